@@ -1,0 +1,102 @@
+"""Serves one gRPC service as a process: health, reflection, channelz, and a shutdown in phases."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from grpc import aio
+from grpc_channelz.v1 import channelz
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from practicum.common.interceptor import ErrorInterceptor
+
+log = structlog.get_logger(__name__)
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # Without it a server cuts off clients whose keepalive pings come every 10 s after 50 s ("Too many pings").
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # Two processes on one port would share its connections silently; the second must fail instead.
+    ("grpc.so_reuseport", 0),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Where to serve, and how long running calls may take to end at shutdown."""
+
+    address: str
+    grace_seconds: float = 5.0
+    insecure: bool = False
+
+
+class AddressError(Exception):
+    """The address can't be served; the text says why and what to do."""
+
+
+async def serve(config: ServerConfig, *, services: Sequence[str], register: Callable[[aio.Server], None]) -> None:
+    """Serves until SIGTERM or SIGINT: health says NOT_SERVING, calls get their grace, then it ends."""
+    refuse_open_address(config)
+    server = aio.server(interceptors=[ErrorInterceptor()], options=OPTIONS)
+    register(server)
+    checker = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checker, server)
+    channelz.add_channelz_servicer(server)
+    names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME, "grpc.channelz.v1.Channelz")
+    reflection.enable_server_reflection(names, server)
+    port = bind(server, config.address)
+    await server.start()
+    for name in ("", *services):
+        await checker.set(name, health_pb2.HealthCheckResponse.SERVING)
+    log.info("served", address=config.address, port=port, services=list(services))
+    await wait_for_signal()
+    log.info("draining", grace_seconds=config.grace_seconds)
+    await checker.enter_graceful_shutdown()
+    await server.stop(config.grace_seconds)
+    log.info("stopped")
+
+
+def refuse_open_address(config: ServerConfig) -> None:
+    """Refuses an address that others can reach, since this release has no credentials to guard it."""
+    host = config.address.rpartition(":")[0].strip("[]")
+    if config.insecure or host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise AddressError(
+            f"{config.address} is not a loopback address and calls are not authenticated: "
+            "serve on 127.0.0.1, or pass --insecure if the network is trusted"
+        )
+
+
+def bind(server: aio.Server, address: str) -> int:
+    """Binds the address, or says which one is taken."""
+    try:
+        return server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise AddressError(f"can't listen on {address}: the port is in use or the host is not ours") from error
+
+
+async def wait_for_signal() -> None:
+    """Returns at the first SIGTERM or SIGINT; a second one ends the process at once."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop(number: signal.Signals) -> None:
+        stopped.set()
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    await stopped.wait()
