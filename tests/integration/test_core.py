@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,3 +60,26 @@ async def test_a_restarted_executor_goes_on_with_the_attempts_it_had(store: SqlS
     restarted.scheduler.register(Node("n", "1", 4, frozenset({"tool_agent"})), [], 0.0)
     leases = await restarted.dispatch()
     assert [(lease.rollout_id, lease.attempt) for lease in leases] == [("a/1", 2), ("a/2", 1)]
+
+
+async def test_a_caller_that_gives_up_leaves_no_task_unscheduled(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks are on disk, so a repeat would say that they are known: they have to be scheduled as well."""
+    executor = Executor(store)
+    writing, go_on, add = threading.Event(), threading.Event(), store.add
+
+    def slow_add(*arguments: object) -> None:
+        writing.set()
+        assert go_on.wait(10)
+        add(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "add", slow_add)
+    submit = asyncio.create_task(executor.submit([task("a")]))
+    await asyncio.to_thread(writing.wait, 10)
+    submit.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await submit
+    go_on.set()
+    await executor.submit([task("a")])
+    assert set(executor.scheduler.rollouts) == {"a/0", "a/1"}

@@ -33,6 +33,11 @@ class Executor:
         """Accepts tasks durably. Repeats of the same body change nothing. Returns them with their ids."""
         check_tasks(tasks)
         named = [with_id(task, request_id, index) for index, task in enumerate(tasks)]
+        # Shielded: a caller that gives up half-way must not leave tasks on disk that nobody schedules.
+        await asyncio.shield(self._accept(named))
+        return named
+
+    async def _accept(self, named: Sequence[task_pb2.Task]) -> None:
         async with self._write:
             new = await self._unknown(named)
             rollouts = [(rollout_id, task.id) for task in new for rollout_id in rollout_ids(task)]
@@ -41,7 +46,6 @@ class Executor:
                 await asyncio.to_thread(self.store.add, bodies, rollouts)
         for task in new:
             self._schedule(task, {})
-        return named
 
     async def dispatch(self) -> list[Lease]:
         """Gives out what can be given; attempts are on disk before nodes hear of them."""
