@@ -7,8 +7,8 @@ import sys
 
 from grpc import aio
 
-from practicum.common.errors import InvalidArgument, ResourceExhausted
-from practicum.common.server import AddressError, ServerConfig, serve
+from practicum.common.errors import ConfigError, InvalidArgument, ResourceExhausted
+from practicum.common.server import ServerConfig, serve
 from practicum.v1 import executor_pb2, executor_pb2_grpc
 
 
@@ -34,5 +34,5 @@ if __name__ == "__main__":
     config = ServerConfig(address=sys.argv[1], grace_seconds=2.0)
     try:
         asyncio.run(serve(config, services=["practicum.v1.ExecutorService"], register=register))
-    except AddressError as error:
+    except ConfigError as error:
         sys.exit(str(error))

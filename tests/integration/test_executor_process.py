@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,8 @@ from practicum.executor.store import SqlStore
 from practicum.v1 import executor_pb2, executor_pb2_grpc, task_pb2
 
 
-def test_accepted_tasks_survive_a_kill_9(tmp_path: Path) -> None:
+def test_accepted_tasks_survive_a_kill_9(tmp_path: Path, address: str) -> None:
     """SubmitTasks answered, so the rollout is on disk."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
     database = tmp_path / "executor.db"
     command = [sys.executable, "-m", "practicum.executor", "--address", address, "--database", str(database)]
     request = executor_pb2.SubmitTasksRequest(

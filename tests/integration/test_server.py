@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,21 +22,10 @@ SCRIPT = Path(__file__).parent / "serving_process.py"
 BUF = Path(sys.executable).parent / "buf"
 
 
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 def start(address: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(SCRIPT), address], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
-
-
-@pytest.fixture
-def address() -> str:
-    return free_address()
 
 
 @pytest.fixture

@@ -13,6 +13,10 @@ from google.rpc import error_details_pb2, status_pb2
 DOMAIN = "practicum"
 
 
+class ConfigError(Exception):
+    """The service can't start as it was configured; the text says what is wrong and what would be right."""
+
+
 class PracticumError(Exception):
     """An error that a caller may see: a status code, a stable reason, a sentence, and facts by name."""
 

@@ -14,6 +14,7 @@ from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from practicum.common.errors import ConfigError
 from practicum.common.interceptor import ErrorInterceptor
 
 log = structlog.get_logger(__name__)
@@ -36,10 +37,6 @@ class ServerConfig:
     address: str
     grace_seconds: float = 5.0
     insecure: bool = False
-
-
-class AddressError(Exception):
-    """The address can't be served; the text says why and what to do."""
 
 
 async def serve(config: ServerConfig, *, services: Sequence[str], register: Callable[[aio.Server], None]) -> None:
@@ -66,7 +63,7 @@ async def serve(config: ServerConfig, *, services: Sequence[str], register: Call
 
 def refuse_open_address(config: ServerConfig) -> None:
     """Refuses an address that others can reach, since this release has no credentials to guard it."""
-    host = config.address.rpartition(":")[0].strip("[]")
+    host = split_address(config.address)[0]
     if config.insecure or host == "localhost":
         return
     try:
@@ -74,10 +71,19 @@ def refuse_open_address(config: ServerConfig) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        raise AddressError(
+        raise ConfigError(
             f"{config.address} is not a loopback address and calls are not authenticated: "
             "serve on 127.0.0.1, or pass --insecure if the network is trusted"
         )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[v6]:port`."""
+    host, _, port = address.rpartition(":")
+    # gRPC would take 99999 modulo 65536 without a word.
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"{address!r} is not an address: give host:port, such as 127.0.0.1:50051")
+    return host.strip("[]"), int(port)
 
 
 def bind(server: aio.Server, address: str) -> int:
@@ -85,18 +91,21 @@ def bind(server: aio.Server, address: str) -> int:
     try:
         return server.add_insecure_port(address)
     except RuntimeError as error:
-        raise AddressError(f"can't listen on {address}: the port is in use or the host is not ours") from error
+        raise ConfigError(f"can't listen on {address}: the port is in use or the host is not ours") from error
 
 
 async def wait_for_signal() -> None:
-    """Returns at the first SIGTERM or SIGINT; a second one ends the process at once."""
+    """Returns at the first SIGTERM or SIGINT; a second one, of either kind, ends the process at once."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
 
-    def stop(number: signal.Signals) -> None:
+    def stop() -> None:
         stopped.set()
-        loop.remove_signal_handler(number)
+        for number in numbers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
     await stopped.wait()

@@ -1,0 +1,1 @@
+"""The bundled environments, each an MCP server of its own."""

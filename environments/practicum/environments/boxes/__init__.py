@@ -1,0 +1,1 @@
+"""The quickstart's environment: find the coin by opening boxes."""

@@ -1,0 +1,68 @@
+"""The command line of a service. Each flag may also be set by a variable: `--database` of the executor by
+`PRACTICUM_EXECUTOR_DATABASE`; the flag wins."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+from practicum.common.errors import ConfigError
+from practicum.common.logging import configure_logging
+from practicum.common.processes import exit_with_parent
+from practicum.common.server import ServerConfig
+
+TRUE, FALSE = {"1", "true", "yes"}, {"", "0", "false", "no"}
+
+
+class ServiceParser(argparse.ArgumentParser):
+    """Parses flags, with variables as their defaults. A wrong value names the flag or variable and what would be right."""
+
+    def __init__(self, service: str, *, description: str, port: int) -> None:
+        """`service`: as in its package's name. Adds what every service has: address, insecure, exit-with-parent."""
+        super().__init__(prog=f"python -m practicum.{service}", description=description)
+        self.service = service
+        self.add_argument("--address", default=f"127.0.0.1:{port}", help="where to serve (default: %(default)s)")
+        self.add_argument("--insecure", action="store_true", help="serve on an address that others can reach")
+        self.add_argument(
+            "--exit-with-parent", action="store_true", help="stop when the process that started this ends"
+        )
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """As argparse's, with the variable's value as the default."""
+        action = super().add_argument(*names, **options)
+        service = getattr(self, "service", None)
+        variable = f"PRACTICUM_{service}_{action.dest}".upper()
+        if service is not None and variable in os.environ:
+            action.default = self._from_variable(action, variable, os.environ[variable])
+            action.required = False
+        return action
+
+    def _from_variable(self, action: argparse.Action, variable: str, text: str) -> Any:
+        if action.nargs == 0:
+            if text.lower() not in TRUE | FALSE:
+                self.error(f"{variable}={text!r}: give 1 or 0")
+            return text.lower() in TRUE
+        if action.choices is not None and text not in action.choices:
+            self.error(f"{variable}={text!r}: give one of {', '.join(map(str, action.choices))}")
+        return [text] if isinstance(action.default, list) else text
+
+
+def server_config(arguments: argparse.Namespace) -> ServerConfig:
+    """Where to serve, from a ServiceParser's arguments."""
+    return ServerConfig(address=arguments.address, insecure=arguments.insecure)
+
+
+def run_service(arguments: argparse.Namespace, main: Coroutine[Any, Any, None]) -> None:
+    """Runs a service's main coroutine; a ConfigError ends the process with its sentence and exit code 2."""
+    configure_logging()
+    if arguments.exit_with_parent:
+        exit_with_parent()
+    try:
+        asyncio.run(main)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error

@@ -1,0 +1,1 @@
+"""The environment gateway: isolated sessions over MCP tool servers."""

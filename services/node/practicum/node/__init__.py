@@ -1,0 +1,1 @@
+"""The node: runs agents, and brings back exact trajectories."""

@@ -1,0 +1,1 @@
+"""The trainer: supervises runs of AReaL's asynchronous PPO."""
