@@ -19,7 +19,7 @@ TRUE, FALSE = {"1", "true", "yes"}, {"", "0", "false", "no"}
 
 
 class ServiceParser(argparse.ArgumentParser):
-    """Parses flags, with variables as their defaults. A wrong value names the flag or variable and what would be right."""
+    """Parses flags, with variables as their defaults. A wrong value names the flag or variable and what is right."""
 
     def __init__(self, service: str, *, description: str, port: int) -> None:
         """`service`: as in its package's name. Adds what every service has: address, insecure, exit-with-parent."""
@@ -27,9 +27,7 @@ class ServiceParser(argparse.ArgumentParser):
         self.service = service
         self.add_argument("--address", default=f"127.0.0.1:{port}", help="where to serve (default: %(default)s)")
         self.add_argument("--insecure", action="store_true", help="serve on an address that others can reach")
-        self.add_argument(
-            "--exit-with-parent", action="store_true", help="stop when the process that started this ends"
-        )
+        self.add_argument("--exit-with-parent", action="store_true", help="stop when the process that starts this ends")
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """As argparse's, with the variable's value as the default."""
@@ -64,5 +62,5 @@ def run_service(arguments: argparse.Namespace, main: Coroutine[Any, Any, None]) 
     try:
         asyncio.run(main)
     except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2) from error
