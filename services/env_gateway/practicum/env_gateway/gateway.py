@@ -1,0 +1,177 @@
+"""All sessions: who owns which, how many there may be, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import structlog
+
+from practicum.common.errors import InvalidArgument, PracticumError, ResourceExhausted
+from practicum.env_gateway.calls import Call
+from practicum.env_gateway.catalogue import Environment
+from practicum.env_gateway.errors import (
+    attempt_unknown,
+    environment_unknown,
+    scorer_unknown,
+    session_unknown,
+    stale_attempt,
+)
+from practicum.env_gateway.processes import Launcher
+from practicum.env_gateway.scorers import SCORERS, Score
+from practicum.env_gateway.sessions import Session, State, Wish
+from practicum.v1 import message_pb2
+
+log = structlog.get_logger(__name__)
+
+# Ended sessions whose ids are remembered, so that late calls are told what became of them.
+MAX_REMEMBERED = 10_000
+SPENT = (State.CLOSED, State.LOST)
+ADMISSION_RETRY_SECONDS = 1.0
+
+
+class Gateway:
+    """The environments of a catalogue and the sessions opened on them. Methods are called from one event loop."""
+
+    def __init__(self, environments: Mapping[str, Environment], launcher: Launcher, *, max_sessions: int) -> None:
+        self.environments = environments
+        self.launcher = launcher
+        self.opened_total = self.calls_total = self.lost_total = 0
+        self._max_sessions = max_sessions
+        self._sessions: dict[str, Session] = {}
+        # A fresh server is a second of CPU; more at once than the cores can take would all time out together.
+        self._slots = asyncio.Semaphore(4 * (os.cpu_count() or 1))
+
+    async def open(self, session_id: str, attempt: int, wish: Wish, *, resume: bool) -> Session:
+        """The session of this attempt: opened now, found again, or joined from an earlier attempt."""
+        known = self._sessions.get(session_id)
+        if known is not None and attempt < known.attempt:
+            raise stale_attempt(attempt, known.attempt)
+        if known is not None and attempt == known.attempt:
+            session = found(known, wish)
+        elif known is not None and resume and known.state not in SPENT:
+            session = found(known, wish)
+            session.attempt, session.resumed = attempt, True
+        else:
+            session = self._new(session_id, attempt, wish)
+        await self._opened(session, replaced=known if known is not session else None)
+        return session
+
+    def peek(self, session_id: str) -> Session:
+        """A session, whoever owns it; its idle limit stays."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise session_unknown(session_id)
+        return session
+
+    def session(self, session_id: str, attempt: int) -> Session:
+        """A session for the attempt that owns it, which puts off the idle limit."""
+        session = self.peek(session_id)
+        if attempt < session.attempt:
+            raise stale_attempt(attempt, session.attempt)
+        if attempt > session.attempt:
+            raise attempt_unknown(attempt, session.attempt)
+        session.touch()
+        return session
+
+    async def close(self, session_id: str, attempt: int) -> None:
+        """Closes a session; unknown and closed ones are closed already."""
+        if session_id not in self._sessions:
+            return
+        session = self.session(session_id, attempt)
+        await session.close()
+        self._remember_less()
+
+    def call(self, session: Session, wanted: message_pb2.ToolCall, timeout_seconds: float | None) -> tuple[Call, bool]:
+        """Starts a call, or finds the one that has this id; the flag says which."""
+        call, known = session.call(wanted.call_id, wanted.name, wanted.arguments_json, timeout_seconds)
+        self.calls_total += not known
+        return call, known
+
+    def score(self, session_id: str, attempt: int, answer: str, *, scorer: str, ground_truth: str) -> Score:
+        """Scores an answer; from then on the session takes no calls."""
+        session = self.session(session_id, attempt)
+        session.require(State.READY, State.SCORED)
+        name = scorer or session.wish.environment.scorer
+        if name not in SCORERS:
+            raise scorer_unknown(name, SCORERS)
+        session.scored()
+        return SCORERS[name](answer, ground_truth)
+
+    def environment(self, name: str) -> Environment:
+        """An environment of the catalogue."""
+        if name not in self.environments:
+            raise environment_unknown(name, self.environments)
+        return self.environments[name]
+
+    @property
+    def open_sessions(self) -> int:
+        """Sessions that hold servers, or will."""
+        return sum(session.state not in SPENT for session in self._sessions.values())
+
+    @asynccontextmanager
+    async def sweeping(self) -> AsyncIterator[None]:
+        """Closes sessions that outlive their limits; at the end, all."""
+        sweeper = asyncio.create_task(self._sweep())
+        try:
+            yield
+        finally:
+            sweeper.cancel()
+            await asyncio.gather(*(session.close() for session in self._sessions.values()), return_exceptions=True)
+
+    def _new(self, session_id: str, attempt: int, wish: Wish) -> Session:
+        if self.open_sessions >= self._max_sessions:
+            raise ResourceExhausted(
+                f"{self._max_sessions} sessions are open, which is all there may be",
+                reason="ADMISSION",
+                retry_after_seconds=ADMISSION_RETRY_SECONDS,
+            )
+        session = Session(session_id, attempt, wish, launcher=self.launcher, on_lost=self._count_lost)
+        # Last in order again, since the oldest spent ones are forgotten first.
+        self._sessions.pop(session_id, None)
+        self._sessions[session_id] = session
+        return session
+
+    async def _opened(self, session: Session, *, replaced: Session | None) -> None:
+        first = session.state is State.QUEUED
+        try:
+            await session.open(self._slots, after=replaced)
+        except PracticumError:
+            # Forgotten, unless it was closed meanwhile: the caller may try again under the same attempt.
+            if session.failed_to_open and self._sessions.get(session.id) is session:
+                del self._sessions[session.id]
+            raise
+        if first:
+            self.opened_total += 1
+
+    def _count_lost(self) -> None:
+        self.lost_total += 1
+
+    def _remember_less(self) -> None:
+        if len(self._sessions) > MAX_REMEMBERED + self._max_sessions:
+            spent = [name for name, session in self._sessions.items() if session.state in SPENT]
+            for name in spent[: len(spent) - MAX_REMEMBERED // 2]:
+                del self._sessions[name]
+
+    async def _sweep(self) -> None:
+        shortest = min(
+            (min(one.limits.idle_ttl_seconds, one.limits.absolute_ttl_seconds) for one in self.environments.values()),
+            default=60.0,
+        )
+        while True:
+            await asyncio.sleep(min(5.0, shortest / 4))
+            now = time.monotonic()
+            for session in [session for session in self._sessions.values() if session.expired(now)]:
+                log.info("session_expired", session_id=session.id, attempt=session.attempt)
+                await session.close()
+
+
+def found(session: Session, wish: Wish) -> Session:
+    """A known session, if it is the one that is asked for."""
+    session.require(State.QUEUED, State.OPENING, State.READY, State.SCORED)
+    if session.wish != wish:
+        raise InvalidArgument({"environment": f"session {session.id} was opened with another environment"})
+    return session
