@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import socket
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-
-
-def unused_address() -> str:
-    """A loopback address that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+from support.services import Services, services_in, unused_address
 
 
 @pytest.fixture
 def address() -> str:
     return unused_address()
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    """Starts real services; none outlives the test."""
+    with services_in(tmp_path) as services:
+        yield services

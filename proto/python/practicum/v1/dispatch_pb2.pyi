@@ -157,7 +157,7 @@ class Heartbeat(_message.Message):
     """Rollouts waiting inside the node."""
     @_builtins.property
     def lease_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Leases to renew: all the node still works on. A lease that is left out twice in a row is given up."""
+        """Leases to renew: all the node still works on. One that is left out is not renewed, and expires."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class ConnectResponse(_message.Message):
 
     @_builtins.property
     def cancels(self) -> _containers.RepeatedCompositeFieldContainer[Global___CancelRollout]:
-        """Stop these; send `finished` with OUTCOME_CANCELLED."""
+        """Stop these. Their leases are gone: what is still sent for them is refused."""
 
     @_builtins.property
     def acked_leases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

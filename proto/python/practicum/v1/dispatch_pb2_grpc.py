@@ -62,10 +62,10 @@ class DispatchServiceServicer:
         DRAINING    after sending `draining`, or after being sent `drain`: no more assignments come. Finish what
         runs, then close the sending side.
         A broken stream does not end a lease. Reconnect, with the same `incarnation`, and list held leases in `register`; those
-        that were lost come back in `lease_lost`: stop them at once and act no more for them. A process that was
+        that were lost come back in `lost_leases`: stop them at once and act no more for them. A process that was
         restarted MUST use a new incarnation: leases of the older one are given up immediately.
 
-        Fencing: a `finished` whose lease is not the rollout's present lease is refused with `lease_lost`, so a
+        Fencing: a `finished` whose lease is not the rollout's present lease is refused with `lost_leases`, so a
         rollout has one trajectory however late an old node comes back.
         INVALID_ARGUMENT     the first frame lacks `register`, or a field is wrong.
         FAILED_PRECONDITION  reason NODE_SUPERSEDED: a newer incarnation of this node id registered.

@@ -65,6 +65,18 @@ class FailedPrecondition(PracticumError):
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
+class Aborted(PracticumError):
+    """Somebody else took over; repeating the call would take it back."""
+
+    code = grpc.StatusCode.ABORTED
+
+
+class DeadlineExceeded(PracticumError):
+    """It took longer than it may."""
+
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
 class ResourceExhausted(PracticumError):
     """There is no room now."""
 

@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from typing import TextIO
 
 import structlog
+
+
+class Forgiving:
+    """A stream that drops what can't be written: a full disk under the log must not stop the service."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes, if it can."""
+        with suppress(OSError):
+            return self._stream.write(text)
+        return 0
+
+    def flush(self) -> None:
+        """Flushes, if it can."""
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def configure_logging() -> None:
@@ -20,6 +40,6 @@ def configure_logging() -> None:
             *(() if terminal else (structlog.processors.format_exc_info,)),
             last,
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(Forgiving(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )

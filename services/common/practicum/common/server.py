@@ -39,8 +39,15 @@ class ServerConfig:
     insecure: bool = False
 
 
-async def serve(config: ServerConfig, *, services: Sequence[str], register: Callable[[aio.Server], None]) -> None:
-    """Serves until SIGTERM or SIGINT: health says NOT_SERVING, calls get their grace, then it ends."""
+async def serve(
+    config: ServerConfig,
+    *,
+    services: Sequence[str],
+    register: Callable[[aio.Server], None],
+    drain: Callable[[], None] = lambda: None,
+) -> None:
+    """Serves until SIGTERM or SIGINT: health says NOT_SERVING, `drain` ends long streams, calls get their grace, then
+    it ends."""
     refuse_open_address(config)
     server = aio.server(interceptors=[ErrorInterceptor()], options=OPTIONS)
     register(server)
@@ -57,6 +64,7 @@ async def serve(config: ServerConfig, *, services: Sequence[str], register: Call
     await wait_for_signal()
     log.info("draining", grace_seconds=config.grace_seconds)
     await checker.enter_graceful_shutdown()
+    drain()
     await server.stop(config.grace_seconds)
     log.info("stopped")
 

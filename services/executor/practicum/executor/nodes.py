@@ -22,6 +22,8 @@ class Node:
     reported: int = 0
     leases: set[str] = field(default_factory=set)
     turn: int = 0
+    finished: int = 0
+    last_seen: float = 0.0
 
     @property
     def load(self) -> float:

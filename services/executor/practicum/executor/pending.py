@@ -53,6 +53,10 @@ class Pending:
                 ready.append(rollout_id)
         return ready
 
+    def next_due(self) -> float | None:
+        """When the next delayed rollout may be in line (or would have been, had it not been taken out)."""
+        return self._delayed[0][0] if self._delayed else None
+
     def heads(self) -> list[tuple[Requirement, str]]:
         """The first of each line, the most urgent line first."""
         heads = []

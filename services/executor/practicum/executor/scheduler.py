@@ -6,9 +6,10 @@ durable and the services carry them out, so every interleaving can be tested wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
 
 from practicum.executor.nodes import Node, least_loaded
 from practicum.executor.pending import Pending, Requirement
@@ -39,6 +40,7 @@ class Rollout:
     lease_id: str | None = None
     node_id: str | None = None
     not_before: float = 0.0
+    queued_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Scheduler:
     nodes: dict[str, Node] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
     pending: Pending = field(default_factory=Pending)
+    _turns: Iterator[int] = field(default_factory=lambda: count(1))
 
     def submit(self, rollouts: Iterable[Rollout]) -> None:
         """Takes rollouts on, in their order."""
@@ -80,6 +83,17 @@ class Scheduler:
                 raise ValueError(f"rollout {rollout.rollout_id} was submitted before")
             self.rollouts[rollout.rollout_id] = rollout
             self._enqueue(rollout)
+
+    def restore(self, rollout: Rollout, lease: Lease, incarnation: str) -> None:
+        """After a restart: a rollout that a node may still run. Unless the node comes back, the lease expires."""
+        node = self.nodes.setdefault(lease.node_id, absent(lease.node_id, incarnation))
+        if node.incarnation != incarnation:
+            self.submit([rollout])
+            return
+        self.rollouts[rollout.rollout_id] = rollout
+        self.leases[lease.lease_id] = lease
+        rollout.state, rollout.lease_id, rollout.node_id = State.RUNNING, lease.lease_id, lease.node_id
+        node.leases.add(lease.lease_id)
 
     def register(self, node: Node, held_leases: Iterable[str], now: float) -> Registration:
         """A node dialled in: what it still holds is renewed, what it lost goes back in line."""
@@ -91,14 +105,21 @@ class Scheduler:
         dropped = sorted(known.leases - kept) if known is not None else []
         given_up = [self._give_up(lease_id, now) for lease_id in dropped]
         node.leases = kept
+        node.last_seen = now
+        if known is not None and known.incarnation == node.incarnation:
+            node.finished, node.turn, node.draining = known.finished, known.turn, known.draining
         self.nodes[node.node_id] = node
         for lease_id in kept:
             self._renew(lease_id, now)
         return Registration(lost_leases=sorted(held - kept), given_up=given_up)
 
-    def heartbeat(self, node_id: str, lease_ids: Iterable[str], now: float) -> list[str]:
-        """Renews the leases that a node lists. Returns those that are not its own any more."""
+    def heartbeat(self, node_id: str, lease_ids: Iterable[str], now: float, *, reported: int = 0) -> list[str]:
+        """Renews the leases that a node lists. Returns those that are not its own any more.
+
+        `reported` is (running + queued) as the node counts them.
+        """
         node = self.nodes[node_id]
+        node.last_seen, node.reported = now, reported
         lost = []
         for lease_id in lease_ids:
             if lease_id in node.leases:
@@ -106,6 +127,18 @@ class Scheduler:
             else:
                 lost.append(lease_id)
         return lost
+
+    def disconnect(self, node_id: str, incarnation: str) -> None:
+        """A node's stream broke: it is given nothing until it is back. Its leases stand until they expire."""
+        node = self.nodes.get(node_id)
+        if node is not None and node.incarnation == incarnation:
+            node.connected = False
+
+    def forget_absent(self, now: float) -> None:
+        """Drops nodes that hold nothing and were not seen for as long as a lease lasts."""
+        for node in list(self.nodes.values()):
+            if not node.connected and not node.leases and node.last_seen + self.lease_seconds <= now:
+                del self.nodes[node.node_id]
 
     def dispatch(self, now: float) -> list[Lease]:
         """Gives waiting rollouts to nodes with a free slot: the first in line to the least-loaded eligible one."""
@@ -123,6 +156,7 @@ class Scheduler:
         if lease is None or lease.node_id != node_id:
             return None
         rollout = self._release(lease)
+        self.nodes[node_id].finished += 1
         rollout.state = State.DONE
         del self.rollouts[rollout.rollout_id]
         return rollout
@@ -165,7 +199,7 @@ class Scheduler:
         rollout.state, rollout.lease_id, rollout.node_id = State.RUNNING, lease.lease_id, node.node_id
         self.leases[lease.lease_id] = lease
         node.leases.add(lease.lease_id)
-        node.turn = max((other.turn for other in self.nodes.values()), default=0) + 1
+        node.turn = next(self._turns)
         return lease
 
     def _renew(self, lease_id: str, now: float) -> None:
@@ -186,10 +220,15 @@ class Scheduler:
             rollout.state = State.DEAD
             del self.rollouts[rollout.rollout_id]
             return rollout
-        rollout.state = State.QUEUED
+        rollout.state, rollout.node_id = State.QUEUED, None
         rollout.not_before = now + rollout.backoff_seconds * 2 ** (rollout.attempt - 1)
         self.pending.delay(rollout.rollout_id, rollout.not_before)
         return rollout
 
     def _enqueue(self, rollout: Rollout) -> None:
         self.pending.add(rollout.rollout_id, rollout.requirement, rollout.priority)
+
+
+def absent(node_id: str, incarnation: str) -> Node:
+    """A node that has not dialled in since the restart."""
+    return Node(node_id, incarnation, slots=1, agent_kinds=frozenset(), connected=False)

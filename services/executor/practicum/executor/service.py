@@ -2,25 +2,163 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 from grpc import aio
 
-from practicum.executor.core import Executor, rollout_ids
+from practicum.common.errors import InvalidArgument, NotFound
+from practicum.common.streams import reading
+from practicum.executor.backlog import rollout_ids
+from practicum.executor.consumers import PAGE, Consumers, ConsumerStream
+from practicum.executor.core import Executor
+from practicum.executor.dispatch import Dispatcher
+from practicum.executor.labels import matches
+from practicum.executor.store import StoredTask
+from practicum.executor.trajectories import frames, wants
+from practicum.executor.views import node_info, queue_stats, task_status
 from practicum.v1 import executor_pb2, executor_pb2_grpc
+
+Context = aio.ServicerContext[Any, Any]
+MAX_PAGE_SIZE = 1_000
+DEFAULT_PAGE_SIZE = 100
+LAST_NUMBER = 2**62
 
 
 class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
-    """The door for callers."""
+    """The door for callers and consumers. Each call is described in the .proto."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, dispatcher: Dispatcher, consumers: Consumers) -> None:
         self._executor = executor
+        self._dispatcher = dispatcher
+        self._consumers = consumers
 
     async def SubmitTasks(
-        self, request: executor_pb2.SubmitTasksRequest, context: aio.ServicerContext[Any, Any]
+        self, request: executor_pb2.SubmitTasksRequest, context: Context
     ) -> executor_pb2.SubmitTasksResponse:
-        """See the .proto."""
+        """Accepts tasks."""
         tasks = await self._executor.submit(request.tasks, request_id=request.request_id)
         return executor_pb2.SubmitTasksResponse(
             tasks=[executor_pb2.SubmittedTask(task_id=task.id, rollout_ids=rollout_ids(task)) for task in tasks]
         )
+
+    async def GetTask(self, request: executor_pb2.GetTaskRequest, context: Context) -> executor_pb2.GetTaskResponse:
+        """Tells how a task stands."""
+        stored = await asyncio.to_thread(self._executor.store.task, request.task_id)
+        if stored is None:
+            raise NotFound(f"no task {request.task_id!r} was submitted", reason="TASK_UNKNOWN")
+        return executor_pb2.GetTaskResponse(status=task_status(self._executor, stored))
+
+    async def ListTasks(
+        self, request: executor_pb2.ListTasksRequest, context: Context
+    ) -> executor_pb2.ListTasksResponse:
+        """Lists tasks, a page at a time."""
+        before, size = page_of(request)
+        found: list[StoredTask] = []
+        while len(found) <= size:
+            rows = await asyncio.to_thread(self._executor.store.tasks_before, before, MAX_PAGE_SIZE)
+            found += [row for row in rows if matches(row.labels, request.labels)]
+            if len(rows) < MAX_PAGE_SIZE:
+                break
+            before = rows[-1].number
+        token = str(found[size - 1].number) if len(found) > size else ""
+        statuses = [task_status(self._executor, row) for row in found[:size]]
+        return executor_pb2.ListTasksResponse(tasks=statuses, next_page_token=token)
+
+    async def CancelTasks(
+        self, request: executor_pb2.CancelTasksRequest, context: Context
+    ) -> executor_pb2.CancelTasksResponse:
+        """Cancels what has not ended."""
+        cancelled = await self._executor.cancel(request.task_ids, request.labels, request.reason)
+        self._dispatcher.cancel(cancelled.leases, request.reason)
+        return executor_pb2.CancelTasksResponse(cancelled_rollouts=cancelled.rollouts)
+
+    async def StreamTrajectories(
+        self, request_iterator: AsyncIterator[executor_pb2.StreamTrajectoriesRequest], context: Context
+    ) -> AsyncIterator[executor_pb2.StreamTrajectoriesResponse]:
+        """Streams events to a named consumer."""
+        first = await anext(aiter(request_iterator), executor_pb2.StreamTrajectoriesRequest())
+        if not first.HasField("open"):
+            raise InvalidArgument({"open": "the first frame has to open a consumer"})
+        stream = await self._consumers.open(first.open)
+        try:
+            async with reading(steer(stream, request_iterator), stream.reader_ended):
+                async for frame in stream.frames():
+                    yield frame
+        finally:
+            self._consumers.closed(first.open.consumer, stream)
+
+    async def QueryTrajectories(
+        self, request: executor_pb2.QueryTrajectoriesRequest, context: Context
+    ) -> AsyncIterator[executor_pb2.QueryTrajectoriesResponse]:
+        """Streams what is stored."""
+        cursor, left, only = 0, request.limit or LAST_NUMBER, set(request.rollout_ids)
+        while left and (page := await asyncio.to_thread(self._executor.store.events_after, cursor, PAGE)):
+            cursor = page[-1].cursor
+            found = [
+                e for e in page if e.rollout_id and wants(request.filter, e) and (not only or e.rollout_id in only)
+            ]
+            for frame in frames(found[:left]):
+                yield executor_pb2.QueryTrajectoriesResponse(events=frame)
+            left -= len(found[:left])
+
+    async def DeleteConsumer(
+        self, request: executor_pb2.DeleteConsumerRequest, context: Context
+    ) -> executor_pb2.DeleteConsumerResponse:
+        """Forgets a consumer."""
+        await self._consumers.forget(request.consumer)
+        return executor_pb2.DeleteConsumerResponse()
+
+    async def WatchSession(
+        self, request: executor_pb2.WatchSessionRequest, context: Context
+    ) -> AsyncIterator[executor_pb2.WatchSessionResponse]:
+        """Reads a session's journal."""
+        session_id, rollouts = request.session_id, self._executor.scheduler.rollouts
+        if not await asyncio.to_thread(self._executor.store.knows_session, session_id):
+            raise NotFound(f"no session {session_id!r} is known", reason="SESSION_UNKNOWN")
+        pages = self._executor.journal.watch(
+            session_id, request.from_sequence, lambda: session_id in rollouts and not request.no_follow
+        )
+        async for messages in pages:
+            yield executor_pb2.WatchSessionResponse(messages=messages)
+
+    async def GetQueueStats(
+        self, request: executor_pb2.GetQueueStatsRequest, context: Context
+    ) -> executor_pb2.GetQueueStatsResponse:
+        """Counts by queue."""
+        return executor_pb2.GetQueueStatsResponse(queues=queue_stats(self._executor))
+
+    async def ListNodes(
+        self, request: executor_pb2.ListNodesRequest, context: Context
+    ) -> executor_pb2.ListNodesResponse:
+        """Lists nodes by id."""
+        nodes = sorted(self._executor.scheduler.nodes.values(), key=lambda node: node.node_id)
+        return executor_pb2.ListNodesResponse(nodes=[node_info(node) for node in nodes])
+
+    async def DrainNode(
+        self, request: executor_pb2.DrainNodeRequest, context: Context
+    ) -> executor_pb2.DrainNodeResponse:
+        """Has a node take nothing new."""
+        self._dispatcher.drain(request.node_id)
+        return executor_pb2.DrainNodeResponse()
+
+
+async def steer(stream: ConsumerStream, requests: AsyncIterator[executor_pb2.StreamTrajectoriesRequest]) -> None:
+    """Carries out a consumer's acks and credits."""
+    async for request in requests:
+        match request.WhichOneof("frame"):
+            case "ack":
+                stream.ack(request.ack.cursor)
+            case "credits":
+                stream.grant(request.credits.credits)
+
+
+def page_of(request: executor_pb2.ListTasksRequest) -> tuple[int, int]:
+    """Where a page begins, and its size."""
+    if request.page_token and not request.page_token.isdecimal():
+        raise InvalidArgument({"page_token": "is not one of ours; give `next_page_token` of the last answer"})
+    size = request.page_size or DEFAULT_PAGE_SIZE
+    if not 1 <= size <= MAX_PAGE_SIZE:
+        raise InvalidArgument({"page_size": f"is {size}; give 1 to {MAX_PAGE_SIZE}, or 0 for {DEFAULT_PAGE_SIZE}"})
+    return int(request.page_token or LAST_NUMBER), size

@@ -41,6 +41,8 @@ def faults(task: task_pb2.Task) -> list[tuple[str, str]]:
         found.append(("rollouts", f"is {task.rollouts}; give 1 to {MAX_ROLLOUTS}, or 0 for 1"))
     if task.HasField("environment") and not task.environment.name:
         found.append(("environment.name", "is empty; name an environment of the catalogue"))
+    if task.HasField("scoring") and not task.HasField("environment"):
+        found.append(("scoring", "needs an environment: its gateway scores the answer"))
     if task.limits.max_steps < 0:
         found.append(("limits.max_steps", "is negative"))
     if task.retry.max_attempts < 0:

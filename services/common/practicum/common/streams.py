@@ -1,0 +1,42 @@
+"""The reading side of a bidi stream, beside its writing side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from practicum.common.errors import PracticumError
+
+
+@asynccontextmanager
+async def reading(
+    reader: Coroutine[Any, Any, None], end: Callable[[PracticumError | None], None]
+) -> AsyncIterator[None]:
+    """Runs `reader` for as long as the context lasts; calls `end` when it is through, with its error if it raised."""
+
+    async def run() -> None:
+        try:
+            await reader
+        except* PracticumError as errors:
+            end(first_of(errors))
+        except* Exception as errors:
+            end(PracticumError(f"the stream failed: {first_of(errors)!r}", reason="INTERNAL"))
+            raise
+        else:
+            end(None)
+
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def first_of(errors: BaseExceptionGroup[Any]) -> Any:
+    """The first error of a group of groups, which is the interesting one."""
+    first = errors.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,210 @@
+"""The nodes' side of the executor: gives out work, takes results, watches over leases."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import structlog
+
+from practicum.common.errors import FailedPrecondition, InvalidArgument, NotFound
+from practicum.executor.changes import StartAttempts, StartedAttempt
+from practicum.executor.core import Executor
+from practicum.executor.link import NodeLink
+from practicum.executor.nodes import Node
+from practicum.executor.outcomes import ended
+from practicum.executor.scheduler import Lease, Rollout, State
+from practicum.executor.uploads import FailedAttempt, Uploads
+from practicum.v1 import dispatch_pb2, message_pb2, trajectory_pb2
+
+log = structlog.get_logger(__name__)
+
+LOST = message_pb2.ErrorPayload(
+    source=message_pb2.ERROR_SOURCE_NODE,
+    reason="LEASE_LOST",
+    detail="the node that ran the last attempt was not heard of for as long as its lease lasts",
+)
+
+
+class Dispatcher:
+    """Connected nodes, and the loop that gives them work."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._scheduler = executor.scheduler
+        self.links: dict[str, NodeLink] = {}
+        self.uploads = Uploads()
+        self._check_at = 0.0
+
+    async def run(self) -> None:
+        """Gives out work as soon as there is some and a node has room, until it is cancelled."""
+        while True:
+            self._executor.work.clear()
+            now = time.monotonic()
+            if now >= self._check_at:
+                await self._check_leases(now)
+            leases = self._scheduler.dispatch(now)
+            if leases:
+                await self._assign(leases)
+            else:
+                await self._wait_for_work()
+
+    def connect(self, register: dispatch_pb2.Register) -> NodeLink:
+        """A node dialled in. An older stream of the same node ends."""
+        check_register(register)
+        link = NodeLink(register.node_id, register.incarnation)
+        older = self.links.pop(register.node_id, None)
+        if older is not None:
+            older.end(superseded(register.node_id) if older.incarnation != register.incarnation else None)
+        self.links[register.node_id] = link
+        return link
+
+    async def register(self, register: dispatch_pb2.Register) -> Sequence[str]:
+        """Tells the scheduler of a node. Returns the leases that the node has lost."""
+        node = Node(
+            register.node_id,
+            register.incarnation,
+            register.slots,
+            frozenset(register.agent_kinds),
+            frozenset(register.labels.items()),
+        )
+        registration = self._scheduler.register(node, register.held_leases, time.monotonic())
+        await self.give_up(registration.given_up, LOST)
+        self._executor.work.set()
+        log.info("node_connected", node_id=node.node_id, slots=node.slots, agents=sorted(node.agent_kinds))
+        return registration.lost_leases
+
+    def disconnect(self, link: NodeLink) -> None:
+        """A node's stream ended."""
+        if self.links.get(link.node_id) is link:
+            del self.links[link.node_id]
+            self._scheduler.disconnect(link.node_id, link.incarnation)
+            log.info("node_disconnected", node_id=link.node_id)
+
+    def heartbeat(self, link: NodeLink, heartbeat: dispatch_pb2.Heartbeat) -> None:
+        """Renews leases; a node is told which of them it has lost."""
+        reported = heartbeat.running + heartbeat.queued
+        lost = self._scheduler.heartbeat(link.node_id, heartbeat.lease_ids, time.monotonic(), reported=reported)
+        if lost:
+            link.tell(dispatch_pb2.ConnectResponse(lost_leases=lost))
+        self._executor.work.set()
+
+    async def record(self, link: NodeLink, messages: Iterable[message_pb2.Message]) -> None:
+        """Journals what was said in sessions that this node runs; the rest is dropped."""
+        rollouts = self._scheduler.rollouts
+        own = (m for m in messages if m.session_id in rollouts and rollouts[m.session_id].node_id == link.node_id)
+        await self._executor.journal.append(own)
+
+    async def finish(self, link: NodeLink, finished: Sequence[dispatch_pb2.Finished]) -> None:
+        """Keeps results, then acks them. A result whose lease is not the rollout's present one is refused."""
+        own = self._scheduler.nodes[link.node_id].leases
+        lost = [item.lease_id for item in finished if item.lease_id not in own]
+        standing = [item for item in finished if item.lease_id in own]
+        results, rollouts = [], []
+        for item in standing:
+            try:
+                trajectory, body = self.uploads.trajectory_of(item)
+            except FailedAttempt as failure:
+                rollout = self._scheduler.fail(item.lease_id, link.node_id, time.monotonic())
+                await self.give_up([rollout] if rollout is not None else [], failure.error)
+                continue
+            rollout = self._scheduler.finish(item.lease_id, link.node_id)
+            if rollout is not None:
+                results.append(ended(rollout, trajectory, body))
+                rollouts.append(rollout)
+        await self._executor.end(results, rollouts)
+        acked = [item.lease_id for item in standing]
+        link.tell(dispatch_pb2.ConnectResponse(acked_leases=acked, lost_leases=lost))
+
+    async def give_up(self, rollouts: Sequence[Rollout], error: message_pb2.ErrorPayload) -> None:
+        """Attempts that failed: counted when they will be tried again, ended when attempts are used up."""
+        for rollout in rollouts:
+            if rollout.state is not State.DEAD:
+                self._executor.backlog.count(rollout)
+        dead = [rollout for rollout in rollouts if rollout.state is State.DEAD]
+        await self._executor.end_here(dead, trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, error)
+        self._executor.work.set()
+
+    def cancel(self, rollouts: Iterable[tuple[str, str]], reason: str) -> None:
+        """Tells nodes (node id, lease id) to stop."""
+        for node_id, lease_id in rollouts:
+            if (link := self.links.get(node_id)) is not None:
+                cancel = dispatch_pb2.CancelRollout(lease_id=lease_id, reason=reason)
+                link.tell(dispatch_pb2.ConnectResponse(cancels=[cancel]))
+
+    def drain(self, node_id: str) -> None:
+        """Has a node take nothing new."""
+        if node_id not in self._scheduler.nodes:
+            raise NotFound(f"no node {node_id} is known", reason="NODE_UNKNOWN", metadata={"node_id": node_id})
+        self._scheduler.nodes[node_id].draining = True
+        if (link := self.links.get(node_id)) is not None:
+            link.tell(dispatch_pb2.ConnectResponse(drain=True))
+
+    def end_streams(self) -> None:
+        """At shutdown: nodes are told to come back, and let go."""
+        for link in self.links.values():
+            link.tell(dispatch_pb2.ConnectResponse(drain=True))
+            link.end()
+
+    async def _check_leases(self, now: float) -> None:
+        self._check_at = now + self._scheduler.lease_seconds / 10
+        await self.give_up(self._scheduler.expire(now), LOST)
+        self._scheduler.forget_absent(now)
+
+    async def _assign(self, leases: Sequence[Lease]) -> None:
+        nodes = self._scheduler.nodes
+        started = [
+            StartedAttempt(x.rollout_id, x.attempt, x.lease_id, x.node_id, nodes[x.node_id].incarnation) for x in leases
+        ]
+        await self._executor.writer.write(StartAttempts(started))
+        for lease in leases:
+            if lease.lease_id in self._scheduler.leases and lease.node_id in self.links:
+                assignment = await self._assignment(lease)
+                self.links[lease.node_id].tell(dispatch_pb2.ConnectResponse(assignments=[assignment]))
+
+    async def _assignment(self, lease: Lease) -> dispatch_pb2.Assignment:
+        rollout = self._scheduler.rollouts[lease.rollout_id]
+        journal: list[message_pb2.Message] = []
+        if lease.attempt == 1:
+            self._executor.journal.begin(lease.rollout_id)
+        else:
+            journal = await self._executor.journal.read(lease.rollout_id)
+        return dispatch_pb2.Assignment(
+            lease_id=lease.lease_id,
+            rollout_id=lease.rollout_id,
+            group_id=rollout.task_id,
+            attempt=lease.attempt,
+            task=self._executor.backlog.tasks[rollout.task_id],
+            journal=journal,
+        )
+
+    async def _wait_for_work(self) -> None:
+        """Until somebody says that there is work, or something may be due that nobody will announce."""
+        due = self._scheduler.pending.next_due()
+        timeout = min(self._check_at, self._check_at if due is None else due) - time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(timeout, 0.0)):
+                await self._executor.work.wait()
+
+
+def check_register(register: dispatch_pb2.Register) -> None:
+    """Raises InvalidArgument with every field that is wrong."""
+    wrong = {}
+    if not register.node_id:
+        wrong["register.node_id"] = "is empty; give an id that is stable over restarts"
+    if not register.incarnation:
+        wrong["register.incarnation"] = "is empty; give a UUID made when the process starts"
+    if register.slots < 1:
+        wrong["register.slots"] = f"is {register.slots}; give at least 1"
+    if not register.agent_kinds:
+        wrong["register.agent_kinds"] = "is empty; name at least one agent"
+    if wrong:
+        raise InvalidArgument(wrong)
+
+
+def superseded(node_id: str) -> FailedPrecondition:
+    """Tells an older process that a newer one took over its id."""
+    detail = f"another process registered as node {node_id}; give each node an id of its own"
+    return FailedPrecondition(detail, reason="NODE_SUPERSEDED", metadata={"node_id": node_id})

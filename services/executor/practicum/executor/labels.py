@@ -1,0 +1,16 @@
+"""Labels as they are kept and compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+
+def labels_json(labels: Mapping[str, str]) -> str:
+    """The same text for the same labels."""
+    return json.dumps(dict(labels), sort_keys=True)
+
+
+def matches(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether all wanted labels are there."""
+    return all(labels.get(key) == value for key, value in wanted.items())

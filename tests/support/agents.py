@@ -1,0 +1,34 @@
+"""Agents for tests; nodes load them with `--agent name=support.agents:name`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from practicum.environments.boxes.agents import play
+from practicum.node.agent import Session
+
+
+async def slow_solver(session: Session) -> str:
+    """Solves boxes, and takes `seconds` (its setting) for it."""
+    await asyncio.sleep(float(session.config["seconds"]))
+    return await play(session, give_up=0.0, source=random.Random())
+
+
+async def sleeper(session: Session) -> str:
+    """Never ends by itself."""
+    await session.act("I sleep")
+    await asyncio.Event().wait()
+    return ""
+
+
+async def breaker(session: Session) -> str:
+    """Raises, as an agent with a bug does."""
+    raise KeyError("a bug of the agent")
+
+
+async def talker(session: Session) -> str:
+    """Says `count` (its setting) messages of `bytes` bytes, one step each."""
+    for _ in range(int(session.config["count"])):
+        await session.act("x" * int(session.config["bytes"]))
+    return "done"
