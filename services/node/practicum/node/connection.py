@@ -1,0 +1,167 @@
+"""The node's stream to the executor: dials, registers, heartbeats, and dials again when it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import grpc
+import structlog
+from grpc import aio
+
+from practicum.common.errors import ConfigError
+from practicum.node.deadline import seconds_of
+from practicum.node.failures import reason_of
+from practicum.node.outbox import Outbox
+from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc
+
+log = structlog.get_logger(__name__)
+
+FIRST_BACKOFF_SECONDS = 0.1
+MAX_BACKOFF_SECONDS = 5.0
+PART_BYTES = 1024 * 1024
+
+Stream: TypeAlias = aio.StreamStreamCall[dispatch_pb2.ConnectRequest, dispatch_pb2.ConnectResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a node says of itself."""
+
+    node_id: str
+    slots: int
+    agent_kinds: Sequence[str]
+    labels: Mapping[str, str]
+    incarnation: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+class Work(Protocol):
+    """Who does what the executor asks for."""
+
+    def assign(self, assignment: dispatch_pb2.Assignment) -> None:
+        """Run a rollout."""
+
+    def stop(self, lease_id: str) -> None:
+        """Stop one, and say nothing more of it."""
+
+    @property
+    def running(self) -> int:
+        """Rollouts at work."""
+
+
+class Connection:
+    """Keeps the node connected."""
+
+    def __init__(self, channel: aio.Channel, introduction: Introduction, outbox: Outbox, work: Work) -> None:
+        self._stub: dispatch_pb2_grpc.DispatchServiceAsyncStub = dispatch_pb2_grpc.DispatchServiceStub(channel)
+        self._introduction = introduction
+        self._outbox = outbox
+        self._work = work
+        self._draining = False
+
+    def drain(self) -> None:
+        """Says that the node takes nothing new."""
+        self._draining = True
+        self._outbox.say_again()
+
+    async def run(self) -> None:
+        """Connects, and connects again, until it is cancelled."""
+        backoff = FIRST_BACKOFF_SECONDS
+        while True:
+            began = time.monotonic()
+            try:
+                await self._stream()
+                log.info("executor_ended_stream")
+            except aio.AioRpcError as error:
+                if error.code() in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
+                    raise ConfigError(f"{reason_of(error)}: {error.details()}") from error
+                log.warning("executor_unreachable", code=error.code().name, detail=error.details())
+            if time.monotonic() - began > MAX_BACKOFF_SECONDS:
+                backoff = FIRST_BACKOFF_SECONDS
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
+
+    async def upload(self, lease_id: str, digest: str, body: bytes) -> None:
+        """Sends a large trajectory, until the executor has it."""
+        while True:
+            try:
+                await self._stub.UploadTrajectory(parts(lease_id, digest, body))
+                return
+            except aio.AioRpcError as error:
+                log.warning("upload_failed", code=error.code().name)
+                await asyncio.sleep(1.0)
+
+    async def _stream(self) -> None:
+        """One stream, from registration to its end."""
+        call = self._stub.Connect()
+        try:
+            await call.write(dispatch_pb2.ConnectRequest(register=self._register()))
+            first = await self._frame(call)
+            if first is None:
+                return
+            log.info("registered", node_id=self._introduction.node_id)
+            self._outbox.say_again()
+            speaking = asyncio.create_task(self._speak(call, seconds_of(first.registered.heartbeat_interval)))
+            try:
+                while (frame := await self._frame(call)) is not None:
+                    self._obey(frame)
+            finally:
+                speaking.cancel()
+                await asyncio.gather(speaking, return_exceptions=True)
+        finally:
+            call.cancel()
+
+    @staticmethod
+    async def _frame(call: Stream) -> dispatch_pb2.ConnectResponse | None:
+        """The next frame, or None at the stream's end."""
+        frame = await call.read()
+        return frame if isinstance(frame, dispatch_pb2.ConnectResponse) else None
+
+    def _register(self) -> dispatch_pb2.Register:
+        me = self._introduction
+        return dispatch_pb2.Register(
+            node_id=me.node_id,
+            incarnation=me.incarnation,
+            slots=me.slots,
+            labels=me.labels,
+            agent_kinds=me.agent_kinds,
+            held_leases=self._outbox.held(),
+        )
+
+    async def _speak(
+        self,
+        call: Stream,
+        heartbeat_seconds: float,
+    ) -> None:
+        """Says what is new as it comes, and that the node lives at least every `heartbeat_seconds`."""
+        heartbeat_at = 0.0
+        while True:
+            frame = self._outbox.take()
+            if time.monotonic() >= heartbeat_at:
+                heartbeat_at = time.monotonic() + heartbeat_seconds
+                frame.heartbeat.CopyFrom(self._heartbeat())
+            frame.draining = self._draining
+            await call.write(frame)
+            await self._outbox.wait(max(heartbeat_at - time.monotonic(), 0.0))
+
+    def _heartbeat(self) -> dispatch_pb2.Heartbeat:
+        return dispatch_pb2.Heartbeat(lease_ids=self._outbox.held(), running=self._work.running)
+
+    def _obey(self, frame: dispatch_pb2.ConnectResponse) -> None:
+        for lease_id in (*frame.acked_leases, *frame.lost_leases):
+            self._outbox.forget(lease_id)
+        for lease_id in (*frame.lost_leases, *(cancel.lease_id for cancel in frame.cancels)):
+            self._work.stop(lease_id)
+        for assignment in frame.assignments:
+            self._work.assign(assignment)
+
+
+def parts(lease_id: str, digest: str, body: bytes) -> Iterator[dispatch_pb2.UploadTrajectoryRequest]:
+    """An upload in parts."""
+    for start in range(0, len(body), PART_BYTES):
+        data = body[start : start + PART_BYTES]
+        yield dispatch_pb2.UploadTrajectoryRequest(lease_id=lease_id, digest=digest, data=data)

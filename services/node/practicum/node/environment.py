@@ -1,0 +1,68 @@
+"""A rollout's environment, through the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grpc import aio
+
+from practicum.node.failures import failure
+from practicum.v1 import env_gateway_pb2, env_gateway_pb2_grpc, message_pb2, task_pb2
+
+SOURCE = message_pb2.ERROR_SOURCE_ENVIRONMENT
+CLOSE_SECONDS = 10.0
+
+
+class Environment:
+    """One session of the gateway."""
+
+    def __init__(self, gateway: env_gateway_pb2_grpc.EnvGatewayServiceAsyncStub, session_id: str, attempt: int) -> None:
+        self._gateway = gateway
+        self._session_id = session_id
+        self._attempt = attempt
+        self.tools: Sequence[env_gateway_pb2.Tool] = ()
+        self._opened = False
+
+    async def open(self, spec: task_pb2.EnvironmentSpec, *, timeout: float) -> None:
+        """Opens the session; knows its tools afterwards."""
+        request = env_gateway_pb2.OpenSessionRequest(
+            session_id=self._session_id, attempt=self._attempt, environment=spec
+        )
+        self._opened = True  # Also when the call fails on its way: the close sweeps what may have begun.
+        try:
+            self.tools = (await self._gateway.OpenSession(request, timeout=timeout)).tools
+        except aio.AioRpcError as error:
+            raise failure(error, SOURCE) from error
+
+    async def call(self, call: message_pb2.ToolCall, *, timeout: float) -> message_pb2.Observation:
+        """Calls a tool and waits for its result."""
+        request = env_gateway_pb2.CallToolRequest(session_id=self._session_id, attempt=self._attempt, call=call)
+        try:
+            async for event in self._gateway.CallTool(request, timeout=timeout):
+                if event.HasField("result"):
+                    return event.result
+        except aio.AioRpcError as error:
+            raise failure(error, SOURCE) from error
+        raise RuntimeError("the gateway ended a call without a result")
+
+    async def score(self, answer: str, scoring: task_pb2.Scoring, *, timeout: float) -> env_gateway_pb2.ScoreResponse:
+        """Scores an answer."""
+        request = env_gateway_pb2.ScoreRequest(
+            session_id=self._session_id, attempt=self._attempt, answer=answer, scoring=scoring
+        )
+        try:
+            return await self._gateway.Score(request, timeout=timeout)
+        except aio.AioRpcError as error:
+            raise failure(error, SOURCE) from error
+
+    async def close(self) -> None:
+        """Closes the session, as far as the gateway can be reached; else its idle limit does."""
+        if not self._opened:
+            return
+        request = env_gateway_pb2.CloseSessionRequest(session_id=self._session_id, attempt=self._attempt)
+        try:
+            await self._gateway.CloseSession(request, timeout=CLOSE_SECONDS)
+        except aio.AioRpcError:
+            return
+        finally:
+            self._opened = False

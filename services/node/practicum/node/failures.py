@@ -1,0 +1,49 @@
+"""What ends a rollout early, and whose fault it was."""
+
+from __future__ import annotations
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc import aio
+from grpc_status import rpc_status
+
+from practicum.v1 import message_pb2
+
+# The request itself was wrong: another attempt would meet the same answer.
+OF_THE_TASK = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND}
+
+
+class InfrastructureError(Exception):
+    """A tool, a model or this node failed. Another attempt may succeed, unless `final`."""
+
+    def __init__(self, error: message_pb2.ErrorPayload, *, final: bool = False) -> None:
+        super().__init__(f"{error.reason}: {error.detail}")
+        self.error = error
+        self.final = final
+
+
+class LimitReached(Exception):
+    """The agent used up its steps or tokens."""
+
+
+def failure(error: aio.AioRpcError, source: message_pb2.ErrorSource.ValueType) -> InfrastructureError:
+    """A failed call to another service as the end of the rollout."""
+    final = error.code() in OF_THE_TASK
+    return InfrastructureError(
+        message_pb2.ErrorPayload(
+            source=message_pb2.ERROR_SOURCE_TASK if final else source,
+            reason=reason_of(error) or error.code().name,
+            detail=error.details() or "",
+        ),
+        final=final,
+    )
+
+
+def reason_of(error: aio.AioRpcError) -> str:
+    """The reason in a call's status details; empty when there is none."""
+    status = rpc_status.from_call(error)
+    info = error_details_pb2.ErrorInfo()
+    for detail in status.details if status is not None else ():
+        if detail.Is(info.DESCRIPTOR):
+            detail.Unpack(info)
+    return str(info.reason)

@@ -1,0 +1,138 @@
+"""One attempt at a rollout: open the environment, run the agent, score, close, and tell what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from grpc import aio
+
+from practicum.node.agent import AgentFunction
+from practicum.node.deadline import Deadline
+from practicum.node.environment import Environment
+from practicum.node.failures import InfrastructureError, LimitReached
+from practicum.node.model import Model
+from practicum.node.recorder import Recorder
+from practicum.node.session import RolloutSession
+from practicum.node.trajectory import Ending, make_trajectory
+from practicum.v1 import (
+    dispatch_pb2,
+    env_gateway_pb2_grpc,
+    inference_pb2_grpc,
+    message_pb2,
+    task_pb2,
+    trajectory_pb2,
+)
+
+log = structlog.get_logger(__name__)
+
+SCORE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What rollouts call: the gateway and the proxy."""
+
+    gateway: env_gateway_pb2_grpc.EnvGatewayServiceAsyncStub
+    proxy: inference_pb2_grpc.InferenceServiceAsyncStub
+
+    @classmethod
+    def over(cls, gateway: aio.Channel, proxy: aio.Channel) -> Services:
+        """Over their channels."""
+        return cls(env_gateway_pb2_grpc.EnvGatewayServiceStub(gateway), inference_pb2_grpc.InferenceServiceStub(proxy))
+
+
+class RolloutRun:
+    """One attempt."""
+
+    def __init__(
+        self,
+        assignment: dispatch_pb2.Assignment,
+        *,
+        agent: AgentFunction,
+        services: Services,
+        node_id: str,
+        tell: Callable[[message_pb2.Message], None],
+    ) -> None:
+        self._assignment = assignment
+        self._task = assignment.task
+        self._agent = agent
+        self._node_id = node_id
+        session_id, attempt = assignment.rollout_id, assignment.attempt
+        self._environment = Environment(services.gateway, session_id, attempt)
+        self._model = Model(services.proxy, session_id, attempt)
+        self._recorder = Recorder(session_id, attempt, tell)
+        self._deadline = Deadline.of(self._task.limits)
+
+    async def run(self) -> trajectory_pb2.Trajectory:
+        """Returns the trajectory; raises InfrastructureError when another attempt should be made."""
+        try:
+            ending = await self._ending()
+            graph = await self._model.close()
+            return make_trajectory(self._assignment, self._recorder, ending, graph=graph, node_id=self._node_id)
+        except InfrastructureError as error:
+            self._recorder.say("error", self._node_id, error=error.error)
+            if not error.final:
+                raise
+            ending = Ending(trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, error=error.error)
+            return make_trajectory(self._assignment, self._recorder, ending, graph=None, node_id=self._node_id)
+        finally:
+            await asyncio.shield(asyncio.gather(self._environment.close(), self._model.discard()))
+
+    async def _ending(self) -> Ending:
+        """How the agent ended, scored."""
+        self._recorder.say("task", "user", task=message_pb2.TaskPayload(instruction=self._task.instruction))
+        if self._task.HasField("environment"):
+            await self._environment.open(self._task.environment, timeout=self._deadline.left())
+        session = RolloutSession(
+            agent_task(self._assignment),
+            environment=self._environment,
+            model=self._model,
+            recorder=self._recorder,
+            deadline=self._deadline,
+        )
+        ending = await self._run_agent(session)
+        ending.tools_json = session.tools_json
+        if ending.outcome in (trajectory_pb2.OUTCOME_FINISHED, trajectory_pb2.OUTCOME_MAX_STEPS):
+            await self._score(ending)
+        return ending
+
+    async def _run_agent(self, session: RolloutSession) -> Ending:
+        try:
+            async with asyncio.timeout(self._deadline.left()):
+                return Ending(trajectory_pb2.OUTCOME_FINISHED, answer=await self._agent(session) or "")
+        except LimitReached:
+            last = self._recorder.steps[-1].action.text if self._recorder.steps else ""
+            return Ending(trajectory_pb2.OUTCOME_MAX_STEPS, answer=last)
+        except TimeoutError:
+            return Ending(trajectory_pb2.OUTCOME_DEADLINE)
+        except InfrastructureError as error:
+            if self._deadline.left() > 0:
+                raise
+            return Ending(trajectory_pb2.OUTCOME_DEADLINE, error=error.error)
+        except Exception as error:
+            log.warning("agent_failed", rollout_id=self._assignment.rollout_id, error=repr(error), exc_info=True)
+            payload = message_pb2.ErrorPayload(
+                source=message_pb2.ERROR_SOURCE_AGENT, reason=type(error).__name__, detail=str(error)[:1000]
+            )
+            self._recorder.say("error", self._task.agent.kind, error=payload)
+            return Ending(trajectory_pb2.OUTCOME_AGENT_ERROR, error=payload)
+
+    async def _score(self, ending: Ending) -> None:
+        if self._task.HasField("scoring"):
+            score = await self._environment.score(ending.answer, self._task.scoring, timeout=SCORE_SECONDS)
+            ending.reward, ending.reward_parts = score.reward, dict(score.parts)
+
+
+def agent_task(assignment: dispatch_pb2.Assignment) -> task_pb2.AgentTask:
+    """The task as its agent sees it: without scoring, environment parameters, labels or metadata."""
+    return task_pb2.AgentTask(
+        rollout_id=assignment.rollout_id,
+        task_id=assignment.task.id,
+        attempt=assignment.attempt,
+        instruction=assignment.task.instruction,
+        agent=assignment.task.agent,
+        limits=assignment.task.limits,
+    )

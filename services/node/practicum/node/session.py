@@ -1,0 +1,104 @@
+"""The session that an agent is given, over a rollout's environment and model."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from practicum.node.agent import Turn
+from practicum.node.deadline import Deadline
+from practicum.node.environment import Environment
+from practicum.node.failures import LimitReached
+from practicum.node.model import Model, sampling_of, tools_json
+from practicum.node.recorder import Recorder
+from practicum.node.tool_agent import DEFAULT_STEPS
+from practicum.v1 import env_gateway_pb2, inference_pb2, message_pb2, task_pb2
+
+AGENT_ID = "agent"
+DEFAULT_TOKENS_PER_ACTION = 256
+
+
+class RolloutSession:
+    """See `practicum.node.agent.Session`."""
+
+    def __init__(
+        self,
+        task: task_pb2.AgentTask,
+        *,
+        environment: Environment,
+        model: Model,
+        recorder: Recorder,
+        deadline: Deadline,
+    ) -> None:
+        self._task = task
+        self._config: Mapping[str, Any] = json.loads(task.agent.config_json or "{}")
+        self._environment = environment
+        self._model = model
+        self._recorder = recorder
+        self._deadline = deadline
+        self.tools_json = tools_json(environment.tools)
+
+    @property
+    def task(self) -> task_pb2.AgentTask:
+        """What to do."""
+        return self._task
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The agent's settings."""
+        return self._config
+
+    @property
+    def tools(self) -> Sequence[env_gateway_pb2.Tool]:
+        """What may be called."""
+        return self._environment.tools
+
+    async def chat(self, messages: Sequence[inference_pb2.ChatMessage]) -> Turn:
+        """Has the model continue; records the step."""
+        self._check_steps()
+        limits = self._task.limits
+        began = time.monotonic()
+        response = await self._model.chat(
+            messages,
+            tools_json=self.tools_json,
+            sampling=sampling_of(self._config, max_tokens=limits.max_tokens_per_action or DEFAULT_TOKENS_PER_ACTION),
+            timeout=self._deadline.for_step(),
+        )
+        message = response.message
+        action = message_pb2.Action(text=message.content, tool_calls=message.tool_calls)
+        self._recorder.act(AGENT_ID, action, model_seconds=time.monotonic() - began)
+        return Turn(message, response.finish_reason)
+
+    async def call_tools(self, calls: Sequence[message_pb2.ToolCall]) -> list[message_pb2.Observation]:
+        """Calls tools within the present step."""
+        return [await self._call(call) for call in calls]
+
+    async def act(self, text: str, calls: Sequence[message_pb2.ToolCall] = ()) -> list[message_pb2.Observation]:
+        """A step without a model."""
+        self._check_steps()
+        self._recorder.act(AGENT_ID, message_pb2.Action(text=text, tool_calls=calls))
+        return await self.call_tools(calls)
+
+    def tool_call(self, name: str, arguments: Mapping[str, Any]) -> message_pb2.ToolCall:
+        """A call with an id of its own."""
+        return message_pb2.ToolCall(call_id=uuid.uuid4().hex, name=name, arguments_json=json.dumps(dict(arguments)))
+
+    async def _call(self, call: message_pb2.ToolCall) -> message_pb2.Observation:
+        began = time.monotonic()
+        if not any(tool.name == call.name for tool in self.tools):
+            # A model may name anything: it is told, and the rollout goes on.
+            known = ", ".join(tool.name for tool in self.tools) or "none"
+            observation = message_pb2.Observation(
+                call_id=call.call_id, text=f"unknown tool {call.name}; known: {known}", is_error=True
+            )
+        else:
+            observation = await self._environment.call(call, timeout=self._deadline.for_step())
+        self._recorder.observe(call.name, observation, tool_seconds=time.monotonic() - began)
+        return observation
+
+    def _check_steps(self) -> None:
+        if len(self._recorder.steps) >= (self._task.limits.max_steps or DEFAULT_STEPS):
+            raise LimitReached
