@@ -31,7 +31,7 @@ async def run(arguments: argparse.Namespace) -> None:
     environments = load(arguments.catalogue)
     if arguments.max_sessions < 1:
         raise ConfigError(f"--max-sessions {arguments.max_sessions}: give 1 or more")
-    async with Launcher(fork_modules(environments)) as launcher:
+    async with Launcher(forked(environments)) as launcher:
         gateway = Gateway(environments, launcher, max_sessions=arguments.max_sessions)
 
         def register(server: aio.Server) -> None:
@@ -43,10 +43,9 @@ async def run(arguments: argparse.Namespace) -> None:
             await serve(server_config(arguments), services=["practicum.v1.EnvGatewayService"], register=register)
 
 
-def fork_modules(environments: dict[str, Environment]) -> list[str]:
-    """The Python modules that forked servers need."""
-    servers = [server for environment in environments.values() for server in environment.servers]
-    return sorted({server.fork.partition(":")[0] for server in servers if server.fork})
+def forked(environments: dict[str, Environment]) -> list[str]:
+    """The functions that forked servers run."""
+    return [server.fork for one in environments.values() for server in one.servers if server.fork]
 
 
 if __name__ == "__main__":

@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import mcp_types as types
 from mcp import MCPError
-from pydantic import ValidationError
 
-from practicum.common.errors import InvalidArgument, PracticumError
+from practicum.common.errors import PracticumError
 from practicum.env_gateway.catalogue import Limits
 from practicum.env_gateway.errors import Cancelled, ToolTimeout
+from practicum.env_gateway.results import Progress, Result, capped, to_result
 from practicum.env_gateway.upstream import Upstream, first_line
 
 # A follower that reads slowly misses progress beyond these, never the result.
 MAX_WAITING_PROGRESS = 64
 
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a tool says it is."""
-
-    progress: float
-    total: float | None
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a tool answered."""
-
-    text: str
-    is_error: bool = False
-    structured_json: str = ""
-    truncated: bool = False
-    full_size_bytes: int = 0
+Events = asyncio.Queue[Progress | None]
 
 
 class Call:
@@ -47,7 +27,7 @@ class Call:
     def __init__(self, name: str, arguments_json: str) -> None:
         self.name = name
         self.arguments_json = arguments_json
-        self._followers: set[asyncio.Queue[Progress | None]] = set()
+        self._followers: set[Events] = set()
         self._task: asyncio.Task[None] | None = None
         self._outcome: Result | PracticumError | None = None
 
@@ -60,27 +40,32 @@ class Call:
         """Runs the tool in a task of the call's own, since its first caller may leave before a second."""
         self._task = asyncio.create_task(self._run(run))
 
-    async def follow(self) -> AsyncGenerator[Progress | Result, None]:
+    @contextmanager
+    def follow(self) -> Iterator[AsyncGenerator[Progress | Result, None]]:
         """Progress from now on, then the result. When the last follower leaves early, the call is cancelled."""
-        events: asyncio.Queue[Progress | None] = asyncio.Queue()
-        if self.running:
-            self._followers.add(events)
-            try:
-                while (event := await events.get()) is not None:
-                    yield event
-            finally:
-                self._followers.discard(events)
-                if not self._followers and self.running and self._task is not None:
-                    self._task.cancel()
-        if isinstance(self._outcome, PracticumError):
-            raise self._outcome
-        assert self._outcome is not None
-        yield self._outcome
+        events: Events = asyncio.Queue()
+        self._followers.add(events)
+        if not self.running:
+            events.put_nowait(None)
+        try:
+            yield self._tell_all(events)
+        finally:
+            self._followers.discard(events)
+            if not self._followers and self.running and self._task is not None:
+                self._task.cancel()
 
     async def ended(self) -> None:
         """Returns when the tool is no longer at work."""
         if self._task is not None:
             await asyncio.wait([self._task])
+
+    async def _tell_all(self, events: Events) -> AsyncGenerator[Progress | Result, None]:
+        while (event := await events.get()) is not None:
+            yield event
+        if isinstance(self._outcome, PracticumError):
+            raise self._outcome
+        assert self._outcome is not None
+        yield self._outcome
 
     async def _run(self, run: Callable[[Callable[[Progress], None]], Awaitable[Result]]) -> None:
         try:
@@ -108,6 +93,13 @@ class Times:
     grace_seconds: float
 
 
+def times_of(limits: Limits, asked_seconds: float | None) -> Times:
+    """The catalogue's limits; a caller may only shorten them."""
+    total = limits.call_total_timeout_seconds
+    total = total if asked_seconds is None else min(total, asked_seconds)
+    return Times(limits.call_idle_timeout_seconds, total, limits.grace_seconds)
+
+
 async def run_tool(
     upstream: Upstream,
     tool: str,
@@ -133,7 +125,7 @@ async def run_tool(
     except MCPError as error:
         # The server understood and refused: data for the agent, as any failing tool is.
         return capped(error.message, cap_bytes, is_error=True)
-    except ValidationError as error:
+    except ValueError as error:  # pydantic's among them
         return capped(f"the server's answer is not a tool result: {first_line(error)}", cap_bytes, is_error=True)
     except TimeoutError as error:
         await let_go(upstream, times.grace_seconds, on_stuck)
@@ -147,65 +139,5 @@ async def run_tool(
 
 async def let_go(upstream: Upstream, grace_seconds: float, on_stuck: Callable[[str], None]) -> None:
     """After a cancel: a server that doesn't answer a ping within the grace still holds on to the call."""
-    with suppress(PracticumError):
-        if not await upstream.answers(within_seconds=grace_seconds):
-            on_stuck(f"server {upstream.name} did not let go of a cancelled call within {grace_seconds:g} s")
-
-
-def times_of(limits: Limits, asked_seconds: float | None) -> Times:
-    """The catalogue's limits; a caller may only shorten them."""
-    total = limits.call_total_timeout_seconds
-    total = total if asked_seconds is None else min(total, asked_seconds)
-    return Times(limits.call_idle_timeout_seconds, total, limits.grace_seconds)
-
-
-def to_result(answer: types.CallToolResult, cap_bytes: int) -> Result:
-    """The agent's text of an MCP result."""
-    structured = "" if answer.structured_content is None else json.dumps(answer.structured_content)
-    text = "\n".join(readable(block) for block in answer.content)
-    return capped(text, cap_bytes, is_error=bool(answer.is_error), structured_json=structured)
-
-
-def readable(block: types.ContentBlock) -> str:
-    """A block as text; what is no text is named."""
-    if isinstance(block, types.TextContent):
-        return block.text
-    if isinstance(block, types.ImageContent | types.AudioContent):
-        return f"[{block.type} {block.mime_type}, {len(block.data) * 3 // 4} bytes]"
-    if isinstance(block, types.ResourceLink):
-        return f"[resource {block.uri}]"
-    resource = block.resource
-    return resource.text if isinstance(resource, types.TextResourceContents) else f"[resource {resource.uri}]"
-
-
-def capped(text: str, cap_bytes: int, *, is_error: bool = False, structured_json: str = "") -> Result:
-    """The result with its text cut at the cap, never within a character; structured content beyond it is left out."""
-    data = text.encode(errors="replace")
-    size = len(data) + len(structured_json)
-    fits = len(structured_json) <= cap_bytes
-    return Result(
-        text if len(data) <= cap_bytes else data[:cap_bytes].decode(errors="ignore"),
-        is_error=is_error,
-        structured_json=structured_json if fits else "",
-        truncated=len(data) > cap_bytes or not fits,
-        full_size_bytes=size,
-    )
-
-
-def parse_arguments(text: str) -> dict[str, object]:
-    """A call's arguments. InvalidArgument unless they are the text of a JSON object; empty text means none."""
-    try:
-        arguments = ARGUMENTS.decode(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgument({"call.arguments_json": f"is not JSON: {error}"}) from error
-    if not isinstance(arguments, dict):
-        raise InvalidArgument({"call.arguments_json": "is not the text of a JSON object"})
-    return arguments
-
-
-def refuse_constant(name: str) -> None:
-    """NaN and infinities are no JSON, though Python would take them."""
-    raise ValueError(f"{name} is not JSON")
-
-
-ARGUMENTS = json.JSONDecoder(parse_constant=refuse_constant)
+    if not await upstream.answers(within_seconds=grace_seconds):
+        on_stuck(f"server {upstream.name} did not let go of a cancelled call within {grace_seconds:g} s")

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from practicum.common.errors import ConfigError
+from practicum.env_gateway.fields import Json, expand, table, text, texts
 from practicum.env_gateway.scorers import SCORERS
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 FORK = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-VARIABLE = re.compile(r"\$\{([^}]*)\}")
 SERVER_KEYS = {"type", "command", "args", "env", "cwd", "fork"}
 ENVIRONMENT_KEYS = {"description", "servers", "isolation", "tools", "limits", "scorer"}
 REMOTE_TYPES = {"http", "streamable-http", "streamable_http", "sse"}
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ def load(path: Path, variables: Mapping[str, str] = os.environ) -> dict[str, Env
         document = json.loads(path.read_text())
     except OSError as error:
         raise ConfigError(f"can't read the catalogue {path}: {error.strerror}; pass --catalogue PATH") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"catalogue {path} is not JSON: {error}") from error
     try:
         return parse(document, variables)
@@ -163,47 +160,3 @@ def limits(value: Any, key: str) -> Limits:
         if isinstance(given, bool) or not isinstance(given, int | kinds[name]) or not 0 < given < 1e9:
             raise ConfigError(f"{key}.{name}: {given!r} is not a positive number")
     return replace(Limits(), **entry)
-
-
-def table(value: Any, key: str, known: set[str] | None = None) -> Json:
-    """A JSON object with only these keys."""
-    if not isinstance(value, dict):
-        raise ConfigError(f"{key}: give a JSON object")
-    unknown = sorted(set(value) - known) if known is not None else []
-    if unknown:
-        raise ConfigError(f"{key}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known or ()))}")
-    return value
-
-
-def text(entry: Json, name: str, key: str, *, default: str | None = None) -> str:
-    """A text, required unless it has a default."""
-    value = entry.get(name, default)
-    if not isinstance(value, str) or (not value and default is None):
-        raise ConfigError(f"{key}.{name}: give a text" + ("" if name in entry else "; it is missing"))
-    return value
-
-
-def texts(entry: Json, name: str, key: str) -> list[str]:
-    """A list of texts; absent means empty."""
-    value = entry.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ConfigError(f"{key}.{name}: give a list of texts")
-    return value
-
-
-def expand(value: Any, key: str, variables: Mapping[str, str]) -> Any:
-    """`${VAR}` in texts, from the process environment. `${PYTHON}` is the interpreter that runs the gateway."""
-    if isinstance(value, dict):
-        return {name: expand(item, f"{key}.{name}", variables) for name, item in value.items()}
-    if isinstance(value, list):
-        return [expand(item, key, variables) for item in value]
-    return VARIABLE.sub(lambda match: variable(match[1], key, variables), value) if isinstance(value, str) else value
-
-
-def variable(name: str, key: str, variables: Mapping[str, str]) -> str:
-    """A variable's value."""
-    if name == "PYTHON":
-        return sys.executable
-    if name not in variables:
-        raise ConfigError(f"{key}: variable {name!r} is not set; set it where the gateway is started")
-    return variables[name]

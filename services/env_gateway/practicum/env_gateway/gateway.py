@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import structlog
 
-from practicum.common.errors import InvalidArgument, PracticumError, ResourceExhausted
+from practicum.common.errors import InvalidArgument, ResourceExhausted
 from practicum.env_gateway.calls import Call
 from practicum.env_gateway.catalogue import Environment
 from practicum.env_gateway.errors import (
@@ -29,7 +29,6 @@ log = structlog.get_logger(__name__)
 
 # Ended sessions whose ids are remembered, so that late calls are told what became of them.
 MAX_REMEMBERED = 10_000
-SPENT = (State.CLOSED, State.LOST)
 ADMISSION_RETRY_SECONDS = 1.0
 
 
@@ -41,28 +40,26 @@ class Gateway:
         self.launcher = launcher
         self.opened_total = self.calls_total = self.lost_total = 0
         self._max_sessions = max_sessions
-        self._sessions: dict[str, Session] = {}
+        self._open: dict[str, Session] = {}
+        self._ended: dict[str, Session] = {}
         # A fresh server is a second of CPU; more at once than the cores can take would all time out together.
         self._slots = asyncio.Semaphore(4 * (os.cpu_count() or 1))
 
     async def open(self, session_id: str, attempt: int, wish: Wish, *, resume: bool) -> Session:
         """The session of this attempt: opened now, found again, or joined from an earlier attempt."""
-        known = self._sessions.get(session_id)
+        known = self._find(session_id)
         if known is not None and attempt < known.attempt:
             raise stale_attempt(attempt, known.attempt)
-        if known is not None and attempt == known.attempt:
-            session = found(known, wish)
-        elif known is not None and resume and known.state not in SPENT:
-            session = found(known, wish)
-            session.attempt, session.resumed = attempt, True
+        if known is not None and (attempt == known.attempt or (resume and session_id in self._open)):
+            session = joined(known, attempt, wish)
         else:
             session = self._new(session_id, attempt, wish)
-        await self._opened(session, replaced=known if known is not session else None)
+        await session.open(self._slots, after=known if known is not session else None)
         return session
 
     def peek(self, session_id: str) -> Session:
         """A session, whoever owns it; its idle limit stays."""
-        session = self._sessions.get(session_id)
+        session = self._find(session_id)
         if session is None:
             raise session_unknown(session_id)
         return session
@@ -79,11 +76,8 @@ class Gateway:
 
     async def close(self, session_id: str, attempt: int) -> None:
         """Closes a session; unknown and closed ones are closed already."""
-        if session_id not in self._sessions:
-            return
-        session = self.session(session_id, attempt)
-        await session.close()
-        self._remember_less()
+        if self._find(session_id) is not None:
+            await self.session(session_id, attempt).close()
 
     def call(self, session: Session, wanted: message_pb2.ToolCall, timeout_seconds: float | None) -> tuple[Call, bool]:
         """Starts a call, or finds the one that has this id; the flag says which."""
@@ -94,7 +88,7 @@ class Gateway:
     def score(self, session_id: str, attempt: int, answer: str, *, scorer: str, ground_truth: str) -> Score:
         """Scores an answer; from then on the session takes no calls."""
         session = self.session(session_id, attempt)
-        session.require(State.READY, State.SCORED)
+        session.require_open()
         name = scorer or session.wish.environment.scorer
         if name not in SCORERS:
             raise scorer_unknown(name, SCORERS)
@@ -110,7 +104,7 @@ class Gateway:
     @property
     def open_sessions(self) -> int:
         """Sessions that hold servers, or will."""
-        return sum(session.state not in SPENT for session in self._sessions.values())
+        return len(self._open)
 
     @asynccontextmanager
     async def sweeping(self) -> AsyncIterator[None]:
@@ -120,58 +114,58 @@ class Gateway:
             yield
         finally:
             sweeper.cancel()
-            await asyncio.gather(*(session.close() for session in self._sessions.values()), return_exceptions=True)
+            # Those that already end are waited for too.
+            await close_all([*self._open.values(), *self._ended.values()])
+
+    def _find(self, session_id: str) -> Session | None:
+        return self._open.get(session_id) or self._ended.get(session_id)
 
     def _new(self, session_id: str, attempt: int, wish: Wish) -> Session:
-        if self.open_sessions >= self._max_sessions:
+        if self.open_sessions >= self._max_sessions and session_id not in self._open:
             raise ResourceExhausted(
                 f"{self._max_sessions} sessions are open, which is all there may be",
                 reason="ADMISSION",
                 retry_after_seconds=ADMISSION_RETRY_SECONDS,
             )
-        session = Session(session_id, attempt, wish, launcher=self.launcher, on_lost=self._count_lost)
-        # Last in order again, since the oldest spent ones are forgotten first.
-        self._sessions.pop(session_id, None)
-        self._sessions[session_id] = session
+        self._ended.pop(session_id, None)
+        session = Session(session_id, attempt, wish, launcher=self.launcher, on_end=self._on_end)
+        self._open[session_id] = session
+        self.opened_total += 1
         return session
 
-    async def _opened(self, session: Session, *, replaced: Session | None) -> None:
-        first = session.state is State.QUEUED
-        try:
-            await session.open(self._slots, after=replaced)
-        except PracticumError:
-            # Forgotten, unless it was closed meanwhile: the caller may try again under the same attempt.
-            if session.failed_to_open and self._sessions.get(session.id) is session:
-                del self._sessions[session.id]
-            raise
-        if first:
-            self.opened_total += 1
-
-    def _count_lost(self) -> None:
-        self.lost_total += 1
-
-    def _remember_less(self) -> None:
-        if len(self._sessions) > MAX_REMEMBERED + self._max_sessions:
-            spent = [name for name, session in self._sessions.items() if session.state in SPENT]
-            for name in spent[: len(spent) - MAX_REMEMBERED // 2]:
-                del self._sessions[name]
+    def _on_end(self, session: Session) -> None:
+        self.lost_total += session.state is State.LOST
+        self.opened_total -= session.failed_to_open
+        if self._open.get(session.id) is not session:  # A later attempt has taken its place.
+            return
+        del self._open[session.id]
+        # One that never opened is forgotten: the caller may try again under the same attempt.
+        if not session.failed_to_open:
+            self._ended[session.id] = session
+        if len(self._ended) > MAX_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
 
     async def _sweep(self) -> None:
-        shortest = min(
-            (min(one.limits.idle_ttl_seconds, one.limits.absolute_ttl_seconds) for one in self.environments.values()),
-            default=60.0,
-        )
+        ttls = [min(one.limits.idle_ttl_seconds, one.limits.absolute_ttl_seconds) for one in self.environments.values()]
         while True:
-            await asyncio.sleep(min(5.0, shortest / 4))
+            await asyncio.sleep(min([5.0, *(ttl / 4 for ttl in ttls)]))
             now = time.monotonic()
-            for session in [session for session in self._sessions.values() if session.expired(now)]:
+            expired = [session for session in self._open.values() if session.expired(now)]
+            for session in expired:
                 log.info("session_expired", session_id=session.id, attempt=session.attempt)
-                await session.close()
+            await close_all(expired)
 
 
-def found(session: Session, wish: Wish) -> Session:
-    """A known session, if it is the one that is asked for."""
+async def close_all(sessions: Iterable[Session]) -> None:
+    """Closes sessions at once: each may take its grace."""
+    await asyncio.gather(*(session.close() for session in sessions))
+
+
+def joined(session: Session, attempt: int, wish: Wish) -> Session:
+    """A known session for an attempt, if it is what the attempt asks for."""
     session.require(State.QUEUED, State.OPENING, State.READY, State.SCORED)
     if session.wish != wish:
         raise InvalidArgument({"environment": f"session {session.id} was opened with another environment"})
+    if attempt > session.attempt:
+        session.attempt, session.resumed = attempt, True
     return session

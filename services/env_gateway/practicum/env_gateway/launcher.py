@@ -4,14 +4,15 @@ It forks servers whose Python module it has loaded beforehand, and executes all 
 and the reaper of their orphans, so it can end a server with everything that the server started; when the gateway
 ends, however that comes, it ends them all. Standard library only, since each forked server begins as a copy of it.
 
-    python -m practicum.env_gateway.launcher CONTROL_DESCRIPTOR [MODULE …]
+    python -m practicum.env_gateway.launcher CONTROL_DESCRIPTOR [MODULE:FUNCTION …]
 
-Control messages are JSON, one a packet: `start` with the server's socket, `end` with its pid. Each is answered by id.
+Control messages are JSON, one a packet. First the launcher says `ready`, or what is `wrong` with a function. Then
+`start` comes with the server's socket, `end` with its pid; each is answered by id. `exited` tells of a server that
+ended by itself.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import json
@@ -21,22 +22,29 @@ import signal
 import socket
 import sys
 import time
-import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-MAX_PACKET = 1 << 18
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-# In a server's environment: tells which server an orphan in a process group of its own came from.
-MARK = "PRACTICUM_SERVER_PROCESS"
+from practicum.env_gateway.descendants import (
+    adopt_orphans,
+    came_from,
+    children,
+    exit_status,
+    in_group,
+    kill,
+    kill_group,
+    reap,
+)
+from practicum.env_gateway.server_process import become_server, find_function
+
+# A Unix socket takes packets of 208 KiB by default.
+MAX_PACKET = 200 * 1024
 # Between checks on processes that were told to end, when no signal says that one did.
 POLL_SECONDS = 0.02
-COULD_NOT_START = 127
 
 Json = dict[str, Any]
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(slots=True)
@@ -63,18 +71,18 @@ class Launcher:
         self._selector.register(self._children_ended, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Until the gateway is gone; then nothing is left."""
+        """Until the gateway is gone; then nothing is left, of whatever server it came."""
         try:
             while self._step():
                 pass
         finally:
             for pid in self._servers:
                 kill_group(pid, signal.SIGKILL)
-            while self._servers:
-                pid = self._servers.pop()
-                os.waitpid(pid, 0)
-                while self._sweep(pid):
-                    time.sleep(POLL_SECONDS)
+            while left := children():
+                for pid in left:
+                    kill(pid)
+                    reap(pid)
+                time.sleep(POLL_SECONDS)
 
     def _step(self) -> bool:
         for key, _ in self._selector.select(POLL_SECONDS if self._ending else None):
@@ -137,18 +145,8 @@ class Launcher:
 
         The leader stays a zombie until its group was sent SIGKILL, so that its number can't be anybody else's by then.
         """
-        if ending.last_signal is not signal.SIGKILL:
-            exited = exit_status(pid, reap=False) is not None
-            gone = exited and not any(process_group(orphan) == pid for orphan in self._orphans())
-            waits = now < ending.deadline and not (exited and ending.last_signal is None)
-            if not gone and waits:
-                return False
-            polite = not gone and ending.last_signal is None
-            ending.last_signal = signal.SIGTERM if polite else signal.SIGKILL
-            ending.deadline = now + ending.grace_seconds
-            kill_group(pid, ending.last_signal)
-            if polite:
-                return False
+        if ending.last_signal is not signal.SIGKILL and not self._signalled(pid, ending, now):
+            return False
         if pid in self._servers:
             ending.status = exit_status(pid, reap=True)
             if ending.status is None:
@@ -156,24 +154,32 @@ class Launcher:
             self._servers.discard(pid)
         return not self._sweep(pid)
 
+    def _signalled(self, pid: int, ending: Ending, now: float) -> bool:
+        """Sends the next signal when it is due; True when that was SIGKILL, the last."""
+        exited = exit_status(pid, reap=False) is not None
+        gone = exited and not any(in_group(orphan, pid) for orphan in self._orphans())
+        if not gone and now < ending.deadline and not (exited and ending.last_signal is None):
+            return False
+        polite = not gone and ending.last_signal is None
+        ending.last_signal = signal.SIGTERM if polite else signal.SIGKILL
+        ending.deadline = now + ending.grace_seconds
+        kill_group(pid, ending.last_signal)
+        return not polite
+
     def _sweep(self, pid: int) -> bool:
         """Kills what a dead server left behind, in its group and outside; True while something is there."""
         self._reap_orphans()
-        left = [orphan for orphan in self._orphans() if process_group(orphan) == pid or is_marked(orphan, pid)]
+        left = [orphan for orphan in self._orphans() if came_from(orphan, pid)]
         for orphan in left:
-            with suppress(ProcessLookupError):
-                os.kill(orphan, signal.SIGKILL)
+            kill(orphan)
         return bool(left)
 
     def _orphans(self) -> list[int]:
-        """Processes whose parent ended: as their subreaper this process has become their parent."""
-        text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-        return [pid for pid in map(int, text.split()) if pid not in self._servers]
+        return [pid for pid in children() if pid not in self._servers]
 
     def _reap_orphans(self) -> None:
         for pid in self._orphans():
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+            reap(pid)
 
 
 def wake_on_children() -> socket.socket:
@@ -186,92 +192,25 @@ def wake_on_children() -> socket.socket:
     return reader
 
 
-def become_server(request: Json, descriptor: int) -> NoReturn:
-    """Turns a fork into the server; never returns, whatever happens."""
-    status = 1
-    try:
-        prepare(request, descriptor)
-        if request["fork"]:
-            module, _, function = request["fork"].partition(":")
-            getattr(sys.modules[module], function)()
-            status = 0
-        else:
-            execute(request["command"])
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 - whatever it is, two launchers must never come of it.
-        traceback.print_exc()
-    sys.stderr.flush()
-    os._exit(status)
-
-
-def prepare(request: Json, descriptor: int) -> None:
-    """Gives the fork its own session, signals, standard streams, folder and environment."""
-    os.setsid()
-    exit_with_launcher()
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    os.dup2(descriptor, 0)
-    os.dup2(descriptor, 1)
-    log = os.open(request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(log, 2)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    os.environ.clear()
-    os.environ.update(request["env"], **{MARK: str(os.getpid())})
-    os.chdir(request["cwd"])
-
-
-def exit_with_launcher() -> None:
-    """Has the kernel end this process when the launcher ends, by kill -9 too."""
-    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-
-
-def execute(command: list[str]) -> NoReturn:
-    """Becomes another program, or says why not."""
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        sys.stderr.write(f"error: can't run {command[0]}: {error.strerror}\n")
-        raise SystemExit(COULD_NOT_START) from error
-
-
-def exit_status(pid: int, *, reap: bool) -> int | None:
-    """How a child ended: its exit status, or minus the signal; None while it runs. Reaped or left a zombie."""
-    result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | (0 if reap else os.WNOWAIT))
-    if result is None:
-        return None
-    return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
-
-
-def kill_group(pid: int, number: signal.Signals) -> None:
-    """Signals a whole process group."""
-    with suppress(ProcessLookupError):
-        os.killpg(pid, number)
-
-
-def process_group(pid: int) -> int | None:
-    """A process's group."""
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
-
-
-def is_marked(pid: int, server: int) -> bool:
-    """Whether an orphan's environment says that it came from this server."""
-    try:
-        return f"{MARK}={server}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
+def load(functions: Sequence[str]) -> str:
+    """Loads the modules of functions (`module:function`). What is wrong with one of them; empty when nothing is."""
+    for name in functions:
+        try:
+            importlib.import_module(name.partition(":")[0])
+            found = callable(find_function(name))
+        except Exception as error:  # noqa: BLE001 - a module may raise whatever it likes while it loads.
+            return f"{name}: {type(error).__name__}: {error}"
+        if not found:
+            return f"{name}: is no function"
+    return ""
 
 
 def main() -> None:
-    """Loads the modules, then serves."""
+    """Loads the functions' modules, then serves."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for module in sys.argv[2:]:
-        importlib.import_module(module)
+    adopt_orphans()
+    wrong = load(sys.argv[2:])
+    control.send(json.dumps({"wrong": wrong} if wrong else {"ready": True}).encode())
     # Objects that a collection never touches stay in pages shared by all forks.
     gc.collect()
     gc.freeze()

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 from grpc import aio
 
 from practicum.common.errors import InvalidArgument
-from practicum.env_gateway.calls import Progress, Result
 from practicum.env_gateway.gateway import Gateway
-from practicum.env_gateway.sessions import Session, Tool, Wish
+from practicum.env_gateway.results import Progress, Result
+from practicum.env_gateway.sessions import Session, Wish
+from practicum.env_gateway.tools import Tool
 from practicum.v1 import env_gateway_pb2 as pb
 from practicum.v1 import env_gateway_pb2_grpc, message_pb2, task_pb2
 
 Context = aio.ServicerContext[Any, Any]
+
+# They travel in an environment variable, for which Linux takes 128 KiB.
+MAX_PARAMETERS_BYTES = 64 * 1024
 
 
 class EnvGatewayService(env_gateway_pb2_grpc.EnvGatewayServiceServicer):
@@ -61,12 +64,13 @@ class EnvGatewayService(env_gateway_pb2_grpc.EnvGatewayServiceServicer):
     async def CallTool(self, request: pb.CallToolRequest, context: Context) -> AsyncIterator[pb.CallToolResponse]:
         """See the .proto."""
         session = self._gateway.session(request.session_id, request.attempt)
-        timeout = request.timeout.ToTimedelta().total_seconds() if request.HasField("timeout") else None
-        if not request.call.call_id or (timeout is not None and timeout <= 0):
-            wrong = "call.call_id" if not request.call.call_id else "timeout"
-            raise InvalidArgument({wrong: "is empty or not positive"})
+        timeout = request.timeout.seconds + request.timeout.nanos / 1e9 if request.HasField("timeout") else None
+        if not request.call.call_id:
+            raise InvalidArgument({"call.call_id": "is empty; choose one for each call"})
+        if timeout is not None and timeout <= 0:
+            raise InvalidArgument({"timeout": f"is {timeout:g} s; leave it out for the catalogue's limit"})
         call, replayed = self._gateway.call(session, request.call, timeout)
-        async with aclosing(call.follow()) as events:
+        with call.follow() as events:
             yield pb.CallToolResponse(accepted=pb.CallAccepted(replayed=replayed))
             async for event in events:
                 yield call_message(event, request.call.call_id)
@@ -122,6 +126,8 @@ def check_ids(session_id: str, attempt: int) -> None:
 
 def check_parameters(text: str) -> None:
     """Refuses parameters that no environment could take."""
+    if len(text.encode()) > MAX_PARAMETERS_BYTES:
+        raise InvalidArgument({"environment.parameters_json": f"is longer than {MAX_PARAMETERS_BYTES} bytes"})
     try:
         good = not text or isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import json
-import os
-import shutil
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-import mcp_types as types
 import structlog
 
-from practicum.common.errors import FailedPrecondition, InvalidArgument, PracticumError, Unavailable
-from practicum.env_gateway.calls import Call, Progress, Result, parse_arguments, run_tool, times_of
-from practicum.env_gateway.catalogue import TOOL_NAME, Environment, Server
+from practicum.common.errors import FailedPrecondition, InvalidArgument, PracticumError
+from practicum.env_gateway.calls import Call, run_tool, times_of
+from practicum.env_gateway.catalogue import Environment
 from practicum.env_gateway.errors import tool_unknown
-from practicum.env_gateway.processes import Command, Launcher
+from practicum.env_gateway.processes import Launcher
+from practicum.env_gateway.results import Progress, Result
+from practicum.env_gateway.tools import Tool, parse_arguments, select_tools
 from practicum.env_gateway.upstream import Upstream
+from practicum.env_gateway.workspace import Workspace
 
 log = structlog.get_logger(__name__)
-
-PARAMETERS = "PRACTICUM_ENVIRONMENT_PARAMETERS"
-# Nothing else of the gateway's environment reaches a server: it may hold secrets.
-INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "USER", "LOGNAME")
 
 
 class State(enum.Enum):
@@ -52,23 +45,13 @@ class Wish:
     hide_tools: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool that the agent may call, and where it is."""
-
-    name: str
-    description: str
-    input_schema_json: str
-    upstream: Upstream
-    upstream_name: str
-
-
 class Session:
     """An environment's servers and the calls made on them. Methods are called from one event loop."""
 
     def __init__(
-        self, session_id: str, attempt: int, wish: Wish, *, launcher: Launcher, on_lost: Callable[[], None]
+        self, session_id: str, attempt: int, wish: Wish, *, launcher: Launcher, on_end: Callable[[Session], None]
     ) -> None:
+        """`on_end` is told once, when it is CLOSED or LOST."""
         self.id = session_id
         self.attempt = attempt
         self.wish = wish
@@ -77,13 +60,13 @@ class Session:
         self.call_count = 0
         self.lost_reason = ""
         self.resumed = False
+        self.failed_to_open = False
         self.tools: dict[str, Tool] = {}
         self._calls: dict[str, Call] = {}
-        self.failed_to_open = False
         self._launcher = launcher
-        self._on_lost = on_lost
+        self._on_end = on_end
         self._upstreams: list[Upstream] = []
-        self._folder: Path | None = None
+        self._workspace: Workspace | None = None
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._first_used = self._last_used = time.monotonic()
@@ -115,16 +98,19 @@ class Session:
 
     def scored(self) -> None:
         """Marks it scored: no further calls."""
-        self.require(State.READY, State.SCORED)
+        self.require_open()
         self.state = State.SCORED
 
     async def close(self) -> None:
         """Ends every process of it and removes its folder. May be repeated; not undone by cancellation."""
+        await asyncio.shield(self._end(State.CLOSED))
+
+    def lose(self, reason: str) -> None:
+        """A server is gone or stuck: nothing that it did can be relied on."""
         if self._closing is None:
-            if self.state is not State.LOST:
-                self.state = State.CLOSED
-            self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)
+            self.lost_reason = reason
+            log.warning("session_lost", session_id=self.id, attempt=self.attempt, reason=reason)
+            self._end(State.LOST)
 
     def touch(self) -> None:
         """Puts off the idle limit."""
@@ -152,67 +138,40 @@ class Session:
             raise FailedPrecondition(f"session {self.id} is closed", reason="SESSION_CLOSED")
         raise FailedPrecondition(f"session {self.id} is {self.state.name.lower()}", reason="SESSION_NOT_READY")
 
-    def lose(self, reason: str) -> None:
-        """A server is gone or stuck: nothing that it did can be relied on."""
-        if self.state in (State.CLOSED, State.LOST):
-            return
-        self.state, self.lost_reason = State.LOST, reason
-        self._on_lost()
-        log.warning("session_lost", session_id=self.id, attempt=self.attempt, reason=reason)
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-
     async def _open(self, slots: asyncio.Semaphore, after: Session | None) -> None:
         if after is not None:
             await after.close()
         try:
             async with slots:
-                if self.state is State.QUEUED:
-                    self.state = State.OPENING
-                    await self._open_servers()
+                self.require(State.QUEUED)
+                self.state = State.OPENING
+                await self._open_servers()
             self.require(State.OPENING)
         except PracticumError:
             if self._closing is None:
-                self.state, self.failed_to_open = State.CLOSED, True
+                self.failed_to_open = True
                 await self._sweep()
+                self._end(State.CLOSED)
             raise
         self.state = State.READY
         self.touch()
 
     async def _open_servers(self) -> None:
-        environment = self.wish.environment
-        self._folder = Path(tempfile.mkdtemp(prefix="practicum-session-"))
-        workspace = self._folder / "workspace"
-        workspace.mkdir()
-        chosen = [server for server in environment.servers if server.name in self.wish.servers or not self.wish.servers]
-        self._upstreams = [Upstream(server.name, self._command(server, workspace), self._launcher) for server in chosen]
-        limits = environment.limits
-        results = await asyncio.gather(
-            *(
-                upstream.open(
-                    timeout_seconds=limits.open_timeout_seconds,
-                    grace_seconds=limits.grace_seconds,
-                    on_death=self.lose,
-                )
-                for upstream in self._upstreams
-            ),
-            return_exceptions=True,
-        )
-        for result in results:
+        wish, limits = self.wish, self.wish.environment.limits
+        self._workspace = Workspace()
+        self._upstreams = [
+            Upstream(server.name, self._workspace.command(server, wish.parameters_json), self._launcher)
+            for server in wish.environment.servers
+            if not wish.servers or server.name in wish.servers
+        ]
+        timeout, grace = limits.open_timeout_seconds, limits.grace_seconds
+        opens = (up.open(timeout_seconds=timeout, grace_seconds=grace, on_death=self.lose) for up in self._upstreams)
+        # All come to their end, since a server that still opens can't be swept; the first error is the interesting one.
+        for result in await asyncio.gather(*opens, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
-        self.tools = {} if self.wish.hide_tools else select_tools(self._upstreams, self.wish)
-
-    def _command(self, server: Server, workspace: Path) -> Command:
-        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        own = {"HOME": str(workspace), PARAMETERS: self.wish.parameters_json}
-        return Command(
-            server.argv,
-            fork=server.fork,
-            environment={**inherited, **own, **server.environment},
-            folder=server.folder or workspace,
-            stderr=workspace.parent / f"{server.name}.log",
-        )
+        tools = select_tools(self._upstreams, catalogued=wish.environment.tools, allowed=wish.allowed_tools)
+        self.tools = {} if wish.hide_tools else tools
 
     def _run(
         self, tool: Tool, arguments: dict[str, object], timeout_seconds: float | None
@@ -234,49 +193,29 @@ class Session:
 
         return run
 
+    def _end(self, state: State) -> asyncio.Task[None]:
+        """Starts its end, unless it has one."""
+        if self._closing is None:
+            self.state = state
+            self._closing = asyncio.create_task(self._close())
+            self._on_end(self)
+        return self._closing
+
     async def _close(self) -> None:
         await self._sweep()
         if self._opening is not None:
-            await asyncio.wait([self._opening])
+            # Its error is for whoever waits for the open; here it is only taken note of, since maybe nobody does.
+            await asyncio.gather(self._opening, return_exceptions=True)
             await self._sweep()
         for call in self._calls.values():
             await call.ended()
-        if self.state is State.CLOSED:
-            self._calls.clear()
-            self.tools.clear()
+        # Who followed a call has its end; the gateway remembers thousands of ended sessions, but not their results.
+        self._calls.clear()
+        self.tools.clear()
 
     async def _sweep(self) -> None:
         await asyncio.gather(*(upstream.close() for upstream in self._upstreams))
         self._upstreams = []
-        if self._folder is not None:
-            folder, self._folder = self._folder, None
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-
-
-def select_tools(upstreams: Sequence[Upstream], wish: Wish) -> dict[str, Tool]:
-    """The tools that the catalogue and the task allow, by full name. Refuses names that break or collide."""
-    catalogued = wish.environment.tools
-    tools: dict[str, Tool] = {}
-    for upstream in upstreams:
-        for listed in upstream.tools:
-            name = f"{upstream.name}__{listed.name}"
-            if catalogued is not None and name not in catalogued:
-                continue
-            if not TOOL_NAME.fullmatch(name) or name in tools:
-                raise Unavailable(
-                    f"tool {name!r} of server {upstream.name} collides or does not match {TOOL_NAME.pattern}: "
-                    "leave it out of the environment's `tools`",
-                    reason="ENVIRONMENT_OPEN_FAILED",
-                    metadata={"server": upstream.name},
-                )
-            tools[name] = Tool(name, listed.description or "", schema_text(listed), upstream, listed.name)
-    unknown = [name for name in wish.allowed_tools if name not in tools]
-    if unknown:
-        known = ", ".join(sorted(tools))
-        raise InvalidArgument({"environment.allowed_tools": f"no tool {unknown[0]!r}; there are: {known}"})
-    return {name: tool for name, tool in sorted(tools.items()) if name in wish.allowed_tools or not wish.allowed_tools}
-
-
-def schema_text(tool: types.Tool) -> str:
-    """A tool's input schema as JSON text, keys in the server's order: a model is shown exactly this."""
-    return json.dumps(tool.input_schema)
+        if self._workspace is not None:
+            workspace, self._workspace = self._workspace, None
+            await workspace.remove()

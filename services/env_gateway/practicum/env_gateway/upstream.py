@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from practicum.common.errors import InvalidArgument, PracticumError, Unavailable
 from practicum.env_gateway.processes import Command, Launcher, Process
-from practicum.env_gateway.wire import SocketDispatcher, connect
+from practicum.env_gateway.wire import ServerStreams, connect
 
 # sysexits.h's EX_DATAERR: a server that ends with it before it speaks refuses the session's parameters.
 WRONG_PARAMETERS = 65
@@ -36,7 +36,7 @@ class Upstream:
         self._stop = asyncio.Event()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner: asyncio.Task[None] | None = None
-        self._dispatcher: SocketDispatcher | None = None
+        self._streams: ServerStreams | None = None
         self._session: ClientSession | None = None
         self._dead = ""
 
@@ -48,8 +48,8 @@ class Upstream:
     async def close(self) -> None:
         """Ends the server with all it started. May be repeated."""
         self._stop.set()
-        if not self._opened.done() and self._dispatcher is not None:
-            self._dispatcher.close()
+        if not self._opened.done() and self._streams is not None:
+            self._streams.close()
         if self._owner is not None:
             await asyncio.shield(self._owner)
 
@@ -69,11 +69,14 @@ class Upstream:
     async def answers(self, *, within_seconds: float) -> bool:
         """Whether the server still answers a ping."""
         assert self._session is not None
-        request = types.PingRequest()
         try:
-            await self._session.send_request(request, types.EmptyResult, request_read_timeout_seconds=within_seconds)
+            # Around all of it: a server that reads nothing any more holds up the sending as well.
+            async with asyncio.timeout(within_seconds):
+                await self._session.send_request(types.PingRequest(), types.EmptyResult)
+        except TimeoutError:
+            return False
         except MCPError as error:
-            return error.code not in (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
+            return error.code != types.CONNECTION_CLOSED
         return True
 
     def gone(self, *, dispatched: bool) -> Unavailable:
@@ -91,11 +94,10 @@ class Upstream:
             self._opened.set_exception(error)
             return
         failure: PracticumError | None = None
-        dispatcher = await connect(process.socket, lambda why: self._die(why, on_death))
-        self._dispatcher = dispatcher
-        watcher = asyncio.create_task(self._watch(process, dispatcher, on_death))
+        self._streams = streams = await connect(process.socket, lambda why: self._die(why, on_death))
+        watcher = asyncio.create_task(self._watch(process, on_death))
         try:
-            async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
+            async with ClientSession(streams, streams, client_info=CLIENT) as session:
                 failure = await self._greet(session, timeout_seconds)
                 if failure is None:
                     self._session = session
@@ -103,7 +105,7 @@ class Upstream:
                     await self._stop.wait()
         finally:
             watcher.cancel()
-            dispatcher.close()
+            streams.close()
             status = await self._launcher.end(process, grace_seconds=grace_seconds)
             if failure is not None:
                 self._opened.set_exception(self._refused() if status == WRONG_PARAMETERS else failure)
@@ -122,13 +124,14 @@ class Upstream:
             return self._failed(self._dead or f"answered wrongly: {first_line(error)}")
         return None
 
-    async def _watch(self, process: Process, dispatcher: SocketDispatcher, on_death: Callable[[str], None]) -> None:
+    async def _watch(self, process: Process, on_death: Callable[[str], None]) -> None:
         """Something that the server started may hold its output open, so its exit is watched apart from it."""
         await process.exited.wait()
         self._die("its process ended", on_death)
-        dispatcher.close()
 
     def _die(self, why: str, on_death: Callable[[str], None]) -> None:
+        if self._streams is not None:
+            self._streams.close()
         if not self._dead and not self._stop.is_set():
             self._dead = why
             if self._opened.done():
