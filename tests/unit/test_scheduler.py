@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 from hypothesis import settings
@@ -113,6 +114,11 @@ def test_attempts_end_in_a_dead_letter() -> None:
     assert not scheduler.rollouts
 
 
+def fresh(rollout: Rollout) -> Rollout:
+    """A rollout as it comes back from the store."""
+    return replace(rollout, state=State.QUEUED, lease_id=None, node_id=None, not_before=0.0)
+
+
 class Interleavings(RuleBasedStateMachine):
     """Submit, dispatch, finish, fail, cancel, die, reconnect and restart, in any order."""
 
@@ -167,6 +173,19 @@ class Interleavings(RuleBasedStateMachine):
         rollout_id = data.draw(st.sampled_from(sorted(self.scheduler.rollouts)))
         assert self.scheduler.cancel(rollout_id) is not None
         self.ended.append(rollout_id)
+
+    @rule(data=st.data())
+    def restart(self, data: st.DataObject) -> None:
+        """The executor comes back: leases that were on disk stand, the others were never told to a node."""
+        old, self.scheduler = self.scheduler, make_scheduler()
+        self.scheduler.new_lease_id = old.new_lease_id
+        for rollout in old.rollouts.values():
+            lease = old.leases.get(rollout.lease_id or "")
+            if lease is not None and data.draw(st.booleans()):
+                incarnation = old.nodes[lease.node_id].incarnation
+                self.scheduler.restore(fresh(rollout), replace(lease, expires_at=self.now + 30.0), incarnation)
+            else:
+                self.scheduler.submit([fresh(rollout)])
 
     @invariant()
     def every_rollout_ends_at_most_once_and_none_is_forgotten(self) -> None:

@@ -11,6 +11,8 @@ from practicum.v1 import message_pb2
 
 # The request itself was wrong: another attempt would meet the same answer.
 OF_THE_TASK = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND}
+# A gateway or a proxy that was restarted knows no session of before: another attempt opens a new one.
+LOST_WITH_A_SERVICE = {"SESSION_UNKNOWN"}
 
 
 class InfrastructureError(Exception):
@@ -28,11 +30,12 @@ class LimitReached(Exception):
 
 def failure(error: aio.AioRpcError, source: message_pb2.ErrorSource.ValueType) -> InfrastructureError:
     """A failed call to another service as the end of the rollout."""
-    final = error.code() in OF_THE_TASK
+    reason = reason_of(error) or error.code().name
+    final = error.code() in OF_THE_TASK and reason not in LOST_WITH_A_SERVICE
     return InfrastructureError(
         message_pb2.ErrorPayload(
             source=message_pb2.ERROR_SOURCE_TASK if final else source,
-            reason=reason_of(error) or error.code().name,
+            reason=reason,
             detail=error.details() or "",
         ),
         final=final,

@@ -1,0 +1,40 @@
+"""Engines and models that integration tests share: starting vLLM takes 20 s and more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import unused_address
+from tests.integration.vllm_engine import VllmEngine
+
+
+@pytest.fixture(scope="session")
+def player(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small model that knows one game of boxes by heart."""
+    from tests.integration.tiny_checkpoints import make_player
+
+    folder: Path = tmp_path_factory.mktemp("player")
+    make_player(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def weights_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where checkpoints are published; one for all, since the engine remembers what it serves."""
+    return tmp_path_factory.mktemp("weights")
+
+
+@pytest.fixture(scope="session")
+def engine(player: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmEngine]:
+    """A real vLLM that serves the player."""
+    port = int(unused_address().rpartition(":")[2])
+    engine = VllmEngine(player, port, tmp_path_factory.mktemp("vllm") / "log")
+    engine.start()
+    try:
+        engine.wait_until_up()
+        yield engine
+    finally:
+        engine.stop()

@@ -1,0 +1,143 @@
+"""The inference proxy as a process, and a relay that sees what goes between it and its engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from grpc import StatusCode, aio
+
+from practicum.common.channels import connect
+from practicum.common.processes import bound
+from practicum.v1 import inference_pb2, inference_pb2_grpc
+from tests.conftest import unused_address
+
+WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy that serves."""
+
+    stub: inference_pb2_grpc.InferenceServiceAsyncStub
+    process: asyncio.subprocess.Process
+    address: str
+
+
+@asynccontextmanager
+async def running_proxy(engine: str, *, model: Path, root: Path, wait: bool = True) -> AsyncIterator[Proxy]:
+    """Starts a proxy; `wait`: until its engine serves."""
+    address = unused_address()
+    flags = ["--address", address, "--engine", engine, "--model", str(model), "--weights-root", str(root)]
+    command = bound([sys.executable, "-m", "practicum.inference_proxy", *flags])
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        async with connect(address) as channel:
+            await asyncio.wait_for(channel.channel_ready(), WAIT_SECONDS)
+            proxy = Proxy(inference_pb2_grpc.InferenceServiceStub(channel), process, address)  # type: ignore[arg-type]
+            if wait:
+                await until_serving(proxy)
+            yield proxy
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await asyncio.wait_for(process.wait(), WAIT_SECONDS)
+
+
+async def until_serving(proxy: Proxy, *, serving: bool = True) -> inference_pb2.EngineInfo:
+    """Waits until the proxy's engine takes work, or until it does not."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        [engine] = (await proxy.stub.ListEngines(inference_pb2.ListEnginesRequest())).engines
+        if engine.serving is serving:
+            return engine
+        await asyncio.sleep(0.05)
+    raise TimeoutError(f"serving is not {serving}: {engine}")
+
+
+async def open_session(proxy: Proxy, session_id: str, attempt: int = 1) -> None:
+    """Opens a session."""
+    request = inference_pb2.InferenceServiceOpenSessionRequest(
+        session_id=session_id, attempt=attempt, agent_id="player"
+    )
+    await proxy.stub.OpenSession(request)
+
+
+async def close_session(proxy: Proxy, session_id: str, attempt: int = 1) -> Any:
+    """Closes a session; answers with its graph."""
+    request = inference_pb2.InferenceServiceCloseSessionRequest(session_id=session_id, attempt=attempt)
+    return (await proxy.stub.CloseSession(request)).graph
+
+
+async def status_of(call: Any) -> tuple[StatusCode, str]:
+    """Code and details of a call that must fail."""
+    try:
+        await call
+    except aio.AioRpcError as error:
+        return error.code(), error.details() or ""
+    raise AssertionError("it did not fail")
+
+
+@dataclass(slots=True)
+class Relay:
+    """Passes everything on to the engine, and notes what was generated from what."""
+
+    target: str
+    address: str = ""
+    generated: list[tuple[list[int], list[int]]] = field(default_factory=list)
+    """Ids that the engine read, and ids that it sampled."""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """One request."""
+        body = await request.read()
+        async with (
+            aiohttp.ClientSession() as http,
+            http.request(
+                request.method,
+                self.target + request.path_qs,
+                data=body or None,
+                headers={"Content-Type": "application/json"},
+            ) as answer,
+        ):
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+            await response.prepare(request)
+            whole = b""
+            async for data in answer.content.iter_any():
+                whole += data
+                await response.write(data)
+        if request.path == "/inference/v1/generate" and answer.status == 200:
+            self.generated.append((json.loads(body)["token_ids"], sampled_ids(whole)))
+        return response
+
+
+def sampled_ids(answer: bytes) -> list[int]:
+    """The ids in an answer of the engine, streamed or not."""
+    lines = [line.removeprefix(b"data: ") for line in answer.splitlines() if line.strip(b" \n")]
+    bodies = [json.loads(line) for line in lines if line != b"[DONE]"]
+    return [token for body in bodies for token in body["choices"][0]["token_ids"]]
+
+
+@asynccontextmanager
+async def running_relay(target: str) -> AsyncIterator[Relay]:
+    """A relay to the engine."""
+    relay = Relay(target)
+    application = web.Application(client_max_size=1 << 26)
+    application.router.add_route("*", "/{path:.*}", relay.handle)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    host, port = unused_address().split(":")
+    await web.TCPSite(runner, host, int(port)).start()
+    relay.address = f"http://{host}:{port}"
+    try:
+        yield relay
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,53 @@
+"""What a node says, and says again after a broken stream."""
+
+from __future__ import annotations
+
+from practicum.node.outbox import MAX_FRAME_BYTES, Outbox
+from practicum.v1 import dispatch_pb2, message_pb2
+
+
+def message(text: str) -> message_pb2.Message:
+    return message_pb2.Message(id=text[:8], session_id="t/0", text=text)
+
+
+def finished(lease_id: str) -> dispatch_pb2.Finished:
+    return dispatch_pb2.Finished(lease_id=lease_id, rollout_id="t/0", trajectory=b"body")
+
+
+def test_messages_go_before_the_result_that_ends_their_session() -> None:
+    """Also when they need several frames."""
+    outbox = Outbox()
+    outbox.hold("lease")
+    for index in range(5):
+        outbox.say("lease", message(str(index) * (MAX_FRAME_BYTES // 2)))
+    outbox.finish(finished("lease"))
+    frames = [outbox.take() for _ in range(4)]
+    assert [len(frame.messages) for frame in frames] == [2, 2, 1, 0]
+    assert [len(frame.finished) for frame in frames] == [0, 0, 1, 0]
+    assert all(frame.ByteSize() <= 1.1 * MAX_FRAME_BYTES for frame in frames)
+
+
+def test_what_was_not_acked_is_said_again() -> None:
+    """And what was acked is not."""
+    outbox = Outbox()
+    for lease_id in ("acked", "open"):
+        outbox.hold(lease_id)
+        outbox.say(lease_id, message(lease_id))
+        outbox.finish(finished(lease_id))
+    outbox.take()
+    outbox.forget("acked")
+    outbox.say_again()
+    frame = outbox.take()
+    assert [m.text for m in frame.messages] == ["open"]
+    assert [f.lease_id for f in frame.finished] == ["open"]
+    assert outbox.held() == ["open"]
+
+
+def test_nothing_is_said_for_a_lease_that_is_lost() -> None:
+    """Neither messages nor results."""
+    outbox = Outbox()
+    outbox.hold("lease")
+    outbox.forget("lease")
+    outbox.say("lease", message("late"))
+    outbox.finish(finished("lease"))
+    assert outbox.take() == dispatch_pb2.ConnectRequest()
