@@ -1,0 +1,171 @@
+"""The run's side of the executor: submits tasks, and hears through one stream how their rollouts ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import grpc
+import structlog
+from grpc import aio
+
+from practicum.common.channels import connect
+from practicum.trainer.accounting import BusyClock
+from practicum.trainer.groups import GroupBook
+from practicum.trainer.outcome import RunFailed
+from practicum.trainer.retry import reason, repeated
+from practicum.v1 import executor_pb2, executor_pb2_grpc, task_pb2, trainer_pb2, trajectory_pb2
+
+log = structlog.get_logger(__name__)
+
+CREDITS = 256
+PATIENCE_SECONDS = 600.0
+
+Group = list[trajectory_pb2.Trajectory]
+
+
+class Rollouts:
+    """Runs groups of rollouts for one run. Methods are called from one event loop."""
+
+    def __init__(self, address: str, *, run_id: str, label: str) -> None:
+        """`label`: the name of the label that holds the run's id."""
+        self._channel = connect(address)
+        self._stub: executor_pb2_grpc.ExecutorServiceAsyncStub
+        self._stub = executor_pb2_grpc.ExecutorServiceStub(self._channel)
+        self._labels = {label: run_id}
+        self._consumer = f"run.{run_id}"
+        self._book = GroupBook()
+        self._whole: dict[str, asyncio.Future[Group]] = {}
+        self._listening: asyncio.Task[None] | None = None
+        self.busy = BusyClock()
+        self.unexpected = 0
+
+    async def start(self) -> None:
+        """Cancels what an earlier start left running, and begins to listen."""
+        await self.cancel("the run was started again")
+        self._listening = asyncio.create_task(self._listen())
+
+    async def run(self, task: task_pb2.Task) -> Group:
+        """Submits a task and waits until its whole group has ended."""
+        return (await self.run_all([task]))[0]
+
+    async def run_all(self, tasks: Sequence[task_pb2.Task]) -> list[Group]:
+        """The groups of tasks, which run side by side."""
+        futures = [self._expect(task) for task in tasks]
+        try:
+            await self._submit(tasks)
+            return list(await asyncio.gather(*futures))
+        except aio.AioRpcError as error:
+            raise RunFailed(f"the executor did not run the tasks: {reason(error)}") from error
+        finally:
+            for task in tasks:
+                self._give_up(task)
+
+    async def cancel(self, why: str) -> None:
+        """Cancels whatever of this run has not ended."""
+        request = executor_pb2.CancelTasksRequest(labels=self._labels, reason=why)
+        await repeated(lambda: self._stub.CancelTasks(request, timeout=30), seconds=PATIENCE_SECONDS)
+
+    async def stored(self, stage: trainer_pb2.SftStage, *, consumer: str) -> list[trajectory_pb2.Trajectory]:
+        """Waits until enough of the stage's trajectories are stored, and returns them."""
+        outcomes = [trajectory_pb2.OUTCOME_FINISHED, trajectory_pb2.OUTCOME_MAX_STEPS]
+        wanted = executor_pb2.TrajectoryFilter(labels=stage.labels, outcomes=outcomes)
+        if stage.HasField("min_reward"):
+            wanted.min_reward = stage.min_reward
+        opening = executor_pb2.OpenConsumer(consumer=consumer, filter=wanted, credits=CREDITS)
+        found: dict[str, trajectory_pb2.Trajectory] = {}
+        async with aclosing(self._trajectories(opening)) as trajectories:
+            async for trajectory in trajectories:
+                found[trajectory.rollout_id] = trajectory
+                if len(found) == stage.trajectories:
+                    break
+        await self._stub.DeleteConsumer(executor_pb2.DeleteConsumerRequest(consumer=consumer), timeout=30)
+        return [found[rollout_id] for rollout_id in sorted(found)]
+
+    async def close(self) -> None:
+        """Stops listening."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+        await self._channel.close()
+
+    async def forget(self) -> None:
+        """Has the executor forget this run's position, when the run is done."""
+        await self._stub.DeleteConsumer(executor_pb2.DeleteConsumerRequest(consumer=self._consumer), timeout=30)
+
+    def _expect(self, task: task_pb2.Task) -> asyncio.Future[Group]:
+        self._book.expect(task.id, task.rollouts)
+        self.busy.change(task.rollouts)
+        self._whole[task.id] = asyncio.get_running_loop().create_future()
+        return self._whole[task.id]
+
+    def _give_up(self, task: task_pb2.Task) -> None:
+        self._whole.pop(task.id, None)
+        self.busy.change(-self._book.forget(task.id))
+
+    async def _submit(self, tasks: Sequence[task_pb2.Task]) -> None:
+        request = executor_pb2.SubmitTasksRequest(tasks=tasks)
+        await repeated(lambda: self._stub.SubmitTasks(request, timeout=60), seconds=PATIENCE_SECONDS)
+
+    async def _listen(self) -> None:
+        wanted = executor_pb2.TrajectoryFilter(labels=self._labels)
+        # From the oldest: nothing tells when the stream is open, and what ends before that must be heard of too.
+        opening = executor_pb2.OpenConsumer(consumer=self._consumer, filter=wanted, credits=CREDITS)
+        try:
+            async for trajectory in self._trajectories(opening):
+                self._take(trajectory)
+        except aio.AioRpcError as error:
+            self._fail(error)
+
+    def _take(self, trajectory: trajectory_pb2.Trajectory) -> None:
+        if not self._book.add(trajectory):
+            self.unexpected += 1
+            return
+        self.busy.change(-1)
+        group = self._book.take(trajectory.task_id)
+        if group is not None and not (future := self._whole[trajectory.task_id]).done():
+            future.set_result(group)
+
+    def _fail(self, error: aio.AioRpcError) -> None:
+        log.error("stream_ended", detail=reason(error))
+        for future in self._whole.values():
+            if not future.done():
+                future.set_exception(error)
+
+    async def _trajectories(self, opening: executor_pb2.OpenConsumer) -> AsyncGenerator[trajectory_pb2.Trajectory]:
+        """Trajectories as they come, over restarts of the executor."""
+        failures = 0
+        while True:
+            try:
+                async with aclosing(self._stream(opening)) as stream:
+                    async for trajectory in stream:
+                        failures = 0
+                        yield trajectory
+            except aio.AioRpcError as error:
+                if error.code() != grpc.StatusCode.UNAVAILABLE:
+                    raise
+                log.warning("stream_broken", detail=reason(error))
+            failures += 1
+            await asyncio.sleep(min(5.0, 0.1 * 2**failures))
+
+    async def _stream(self, opening: executor_pb2.OpenConsumer) -> AsyncGenerator[trajectory_pb2.Trajectory]:
+        call = self._stub.StreamTrajectories()
+        parts: list[bytes] = []
+        try:
+            await call.write(executor_pb2.StreamTrajectoriesRequest(open=opening))
+            async for response in call:
+                for event in response.events:
+                    if event.HasField("trajectory"):
+                        yield event.trajectory
+                    elif event.HasField("part"):
+                        parts.append(event.part.data)
+                        if event.part.last:
+                            yield trajectory_pb2.Trajectory.FromString(b"".join(parts))
+                            parts.clear()
+                ack = executor_pb2.AckCursor(cursor=response.events[-1].cursor)
+                await call.write(executor_pb2.StreamTrajectoriesRequest(ack=ack))
+                grant = executor_pb2.GrantCredits(credits=len(response.events))
+                await call.write(executor_pb2.StreamTrajectoriesRequest(credits=grant))
+        finally:
+            call.cancel()
