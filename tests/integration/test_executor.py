@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from support.boxes import door, stream, submit, trajectories
+from support.boxes import door, opening, stream, submit, trajectories
 from support.scripted_node import ScriptedNode
 from support.services import Service, Services
 
@@ -108,8 +108,7 @@ def test_a_filter_keeps_what_is_not_wanted_away(executor: Service, stub: Stub) -
 
 def test_a_newer_stream_of_a_consumer_ends_the_older(stub: Stub) -> None:
     """Two readers of one name would take each other's events."""
-    request = executor_pb2.StreamTrajectoriesRequest(open=executor_pb2.OpenConsumer(consumer="reader"))
-    older = stub.StreamTrajectories(iter([request]), timeout=20)
+    older = stub.StreamTrajectories(opening(executor_pb2.OpenConsumer(consumer="reader")), timeout=20)
     newer = stream(stub, "reader")
     threading.Thread(target=lambda: list(swallow(newer)), daemon=True).start()
     with pytest.raises(grpc.RpcError) as caught:

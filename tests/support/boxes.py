@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,9 +41,16 @@ def stream(
 ) -> Iterator[executor_pb2.TrajectoryEvent]:
     """A consumer's events, as they come, not acked."""
     opened = executor_pb2.OpenConsumer(consumer=name, **{"credits": 10_000} | options)  # type: ignore[arg-type]
-    call = stub.StreamTrajectories(iter([executor_pb2.StreamTrajectoriesRequest(open=opened)]), timeout=timeout)
+    call = stub.StreamTrajectories(opening(opened), timeout=timeout)
     for response in call:
         yield from response.events
+
+
+def opening(opened: executor_pb2.OpenConsumer) -> Iterator[executor_pb2.StreamTrajectoriesRequest]:
+    """Opens a stream, and then says nothing."""
+    requests: queue.SimpleQueue[executor_pb2.StreamTrajectoriesRequest] = queue.SimpleQueue()
+    requests.put(executor_pb2.StreamTrajectoriesRequest(open=opened))
+    return iter(requests.get, None)  # type: ignore[arg-type]
 
 
 def trajectories(

@@ -159,8 +159,8 @@ class ExecutorServiceServicer:
         """Streams trajectories in order of completion to a named consumer, from where it last acked.
 
         States: the first frame MUST be `open`; then any number of `ack` and `credits` frames. The server
-        sends at most as many events as credits were granted. A consumer that closes its side gets what its credits
-        still allow, then the stream ends. Delivery is at least once; positions of a
+        sends at most as many events as credits were granted. A consumer that closes its side gets what is
+        stored now, as far as its credits go; then the stream ends, with its acks on disk. Delivery is at least once; positions of a
         consumer survive restarts of both sides; drop repeats by rollout id.
         One stream for each consumer name: a newer stream ends the older with ABORTED (CONSUMER_TAKEN_OVER).
         INVALID_ARGUMENT     the first frame is not `open`, or a filter differs from the consumer's first one.

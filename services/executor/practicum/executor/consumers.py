@@ -30,7 +30,7 @@ class ConsumerStream:
         self._credits = credits
         self._error: PracticumError | None = None
         self._ended = False
-        self._no_more_credits = False
+        self._closing = False
         self._acked: asyncio.Future[None] | None = None
 
     def grant(self, credits: int) -> None:
@@ -46,10 +46,10 @@ class ConsumerStream:
         self._acked = self._executor.writer.enqueue(AckConsumer(self._consumer.name, cursor))
 
     def reader_ended(self, error: PracticumError | None) -> None:
-        """The consumer closed its side (it gets what its credits allow), or said something wrong."""
+        """The consumer closed its side (it gets what is there now), or said something wrong."""
         if error is not None:
             self.end(error)
-        self._no_more_credits = True
+        self._closing = True
         self._bell.ring()
 
     def end(self, error: PracticumError | None = None) -> None:
@@ -65,7 +65,7 @@ class ConsumerStream:
             for frame in frames(events):
                 self._sent = frame[-1].cursor
                 yield executor_pb2.StreamTrajectoriesResponse(events=frame)
-            if self._no_more_credits and self._credits <= 0:
+            if not events and self._closing:
                 break
             if not events and not self._ended:
                 await news.wait()

@@ -1,0 +1,70 @@
+"""A named consumer's stream: acks, credits, and a new stream when one breaks."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import grpc
+
+from practicum.client.errors import failure
+from practicum.client.events import Assembler
+from practicum.v1 import executor_pb2, executor_pb2_grpc, trajectory_pb2
+
+BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+Request = executor_pb2.StreamTrajectoriesRequest
+
+
+class Consumer:
+    """Reads what one name is to be told."""
+
+    def __init__(
+        self, stub: executor_pb2_grpc.ExecutorServiceStub, address: str, opened: executor_pb2.OpenConsumer
+    ) -> None:
+        self._stub = stub
+        self._address = address
+        self._opened = opened
+        self._assembler = Assembler()
+        self._failures = 0
+
+    def trajectories(self) -> Iterator[trajectory_pb2.Trajectory]:
+        """Whole trajectories, over as many streams as it takes."""
+        while True:
+            try:
+                yield from self._stream()
+            except grpc.RpcError as error:
+                self._bridge(error)
+
+    def _stream(self) -> Iterator[trajectory_pb2.Trajectory]:
+        requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        requests.put(Request(open=self._opened))
+        self._assembler.restart()
+        call = self._stub.StreamTrajectories(iter(requests.get, None))
+        try:
+            for response in call:
+                self._failures = 0
+                for cursor, trajectory in self._assembler.trajectories(response.events):
+                    yield trajectory
+                    requests.put(Request(ack=executor_pb2.AckCursor(cursor=cursor)))
+                requests.put(Request(ack=executor_pb2.AckCursor(cursor=response.events[-1].cursor)))
+                requests.put(Request(credits=executor_pb2.GrantCredits(credits=len(response.events))))
+        finally:
+            requests.put(None)
+            leave(call)
+
+    def _bridge(self, error: grpc.RpcError) -> None:
+        """Waits before the next stream; raises when there is no use in one."""
+        if error.code() is not grpc.StatusCode.UNAVAILABLE or self._failures == len(BACKOFF_SECONDS):
+            raise failure(error, self._address) from error
+        time.sleep(BACKOFF_SECONDS[self._failures])
+        self._failures += 1
+
+
+def leave(call: Iterable[object]) -> None:
+    """Reads a closed stream to its end, which is when its acks are on disk. What comes meanwhile comes again."""
+    with suppress(grpc.RpcError):
+        for _ in call:
+            pass

@@ -1,0 +1,128 @@
+"""The executor's client."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from practicum.client.channel import connect
+from practicum.client.consumer import Consumer
+from practicum.client.errors import CallFailed, told
+from practicum.client.events import Assembler
+from practicum.v1 import executor_pb2, executor_pb2_grpc, message_pb2, task_pb2, trajectory_pb2
+
+CALL_SECONDS = 30.0
+BATCH = 1_000
+ATTEMPTS = 5
+
+
+class ExecutorClient:
+    """Calls one executor. Every method raises CallFailed; close it, or use it as a context manager."""
+
+    def __init__(self, address: str = "127.0.0.1:50051") -> None:
+        self.address = address
+        self._channel = connect(address)
+        self._stub = executor_pb2_grpc.ExecutorServiceStub(self._channel)
+
+    def submit(self, tasks: Iterable[task_pb2.Task]) -> list[executor_pb2.SubmittedTask]:
+        """Submits tasks, in batches. When it returns, a crash of the executor loses none.
+
+        Safe to repeat for tasks with ids. A batch that may not have arrived is repeated under its request id.
+        """
+        tasks = list(tasks)
+        submitted: list[executor_pb2.SubmittedTask] = []
+        for start in range(0, len(tasks), BATCH):
+            request = executor_pb2.SubmitTasksRequest(request_id=uuid.uuid4().hex, tasks=tasks[start : start + BATCH])
+            submitted += self._submit(request).tasks
+        return submitted
+
+    def cancel(
+        self, task_ids: Iterable[str] = (), *, labels: Mapping[str, str] | None = None, reason: str = "by the caller"
+    ) -> int:
+        """Cancels what has not ended of these tasks, and of those with all these labels. Returns the rollouts."""
+        request = executor_pb2.CancelTasksRequest(task_ids=task_ids, labels=labels or {}, reason=reason)
+        with told(self.address):
+            return self._stub.CancelTasks(request, timeout=CALL_SECONDS).cancelled_rollouts
+
+    def trajectories(
+        self,
+        consumer: str,
+        *,
+        where: executor_pb2.TrajectoryFilter | None = None,
+        from_now: bool = False,
+        credits: int = 64,
+    ) -> Iterator[trajectory_pb2.Trajectory]:
+        """Trajectories as rollouts end, each once, from where this consumer stopped reading. Ends when you leave.
+
+        A trajectory is acked when the next is asked for: break out of the loop, and the last one comes again.
+        Breaks of the connection are bridged.
+        """
+        opened = executor_pb2.OpenConsumer(
+            consumer=consumer, filter=where, credits=credits, from_cursor=-1 if from_now else 0
+        )
+        yield from Consumer(self._stub, self.address, opened).trajectories()
+
+    def query(
+        self,
+        where: executor_pb2.TrajectoryFilter | None = None,
+        *,
+        rollout_ids: Sequence[str] = (),
+        limit: int = 0,
+    ) -> Iterator[trajectory_pb2.Trajectory]:
+        """Stored trajectories, once, in order of completion."""
+        request = executor_pb2.QueryTrajectoriesRequest(filter=where, rollout_ids=rollout_ids, limit=limit)
+        assembler = Assembler()
+        with told(self.address):
+            for response in self._stub.QueryTrajectories(request):
+                for _, trajectory in assembler.trajectories(response.events):
+                    yield trajectory
+
+    def watch(self, session_id: str, *, from_sequence: int = 1, follow: bool = True) -> Iterator[message_pb2.Message]:
+        """A session's journal, and what is said until it ends."""
+        request = executor_pb2.WatchSessionRequest(
+            session_id=session_id, from_sequence=from_sequence, no_follow=not follow
+        )
+        with told(self.address):
+            for response in self._stub.WatchSession(request):
+                yield from response.messages
+
+    def task(self, task_id: str) -> executor_pb2.TaskStatus:
+        """How a task stands."""
+        with told(self.address):
+            return self._stub.GetTask(executor_pb2.GetTaskRequest(task_id=task_id), timeout=CALL_SECONDS).status
+
+    def nodes(self) -> list[executor_pb2.NodeInfo]:
+        """Nodes, by id."""
+        with told(self.address):
+            return list(self._stub.ListNodes(executor_pb2.ListNodesRequest(), timeout=CALL_SECONDS).nodes)
+
+    def queues(self) -> list[executor_pb2.QueueStats]:
+        """Counts of each queue, by name."""
+        with told(self.address):
+            return list(self._stub.GetQueueStats(executor_pb2.GetQueueStatsRequest(), timeout=CALL_SECONDS).queues)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._channel.close()
+
+    def _submit(self, request: executor_pb2.SubmitTasksRequest) -> executor_pb2.SubmitTasksResponse:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                with told(self.address):
+                    return self._stub.SubmitTasks(request, timeout=CALL_SECONDS, wait_for_ready=attempt > 1)
+            except CallFailed as error:
+                if not error.may_retry or attempt == ATTEMPTS:
+                    raise
+                time.sleep(0.2 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

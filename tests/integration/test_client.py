@@ -1,0 +1,92 @@
+"""The Python client against a real executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from support.boxes import boxes_tasks
+from support.scripted_node import ScriptedNode
+from support.services import Service, Services, unused_address
+
+from practicum.client import CallFailed, ExecutorClient, Task, read_tasks, read_trajectories, write_trajectories
+
+
+@pytest.fixture
+def executor(services: Services) -> Service:
+    return services.executor()
+
+
+@pytest.fixture
+def client(executor: Service) -> Iterator[ExecutorClient]:
+    with ExecutorClient(executor.address) as client:
+        yield client
+
+
+def run(node: ScriptedNode, count: int, **fields: object) -> None:
+    """Ends so many rollouts, one after the other."""
+    for assignment in node.assignments(count):
+        node.finish(assignment, assignment.rollout_id, **fields)
+        next(frame for frame in iter(node.next_frame, None) if frame.acked_leases)
+
+
+def test_a_reader_goes_on_where_it_stopped(executor: Service, client: ExecutorClient) -> None:
+    """What it had in its hands when it left comes again, and nothing else twice."""
+    client.submit(boxes_tasks(3, "tool_agent"))
+    run(ScriptedNode(executor.address), 3)
+    first = client.trajectories("reader")
+    assert [next(first).task_id, next(first).task_id] == ["t0", "t1"]
+    first.close()
+    again = client.trajectories("reader")
+    assert [next(again).task_id, next(again).task_id] == ["t1", "t2"]
+    again.close()
+
+
+def test_a_reader_bridges_a_restart_of_the_executor(executor: Service, client: ExecutorClient) -> None:
+    """Each trajectory comes once, although the stream broke."""
+    client.submit(boxes_tasks(2, "tool_agent"))
+    node = ScriptedNode(executor.address)
+    run(node, 2)
+    reader = client.trajectories("reader")
+    found = [next(reader).task_id]
+    executor.kill()
+    executor.launch()
+    executor.wait_serving()
+    found.append(next(reader).task_id)
+    assert found == ["t0", "t1"]
+    reader.close()
+
+
+def test_large_trajectories_are_put_together(executor: Service, client: ExecutorClient, tmp_path: Path) -> None:
+    """And survive a file."""
+    client.submit(boxes_tasks(1, "tool_agent"))
+    run(ScriptedNode(executor.address), 1, metadata_json="x" * 3_000_000)
+    (found,) = client.query()
+    assert len(found.metadata_json) == 3_000_000
+    assert write_trajectories(tmp_path / "trajectories.jsonl", [found]) == 1
+    assert list(read_trajectories(tmp_path / "trajectories.jsonl")) == [found]
+
+
+def test_wrong_tasks_are_told_field_by_field(client: ExecutorClient) -> None:
+    """A person reads what to mend."""
+    with pytest.raises(CallFailed) as caught:
+        client.submit([Task(id="a b", instruction="open box 17")])
+    assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert set(caught.value.fields) == {"tasks[0].id", "tasks[0].agent.kind"}
+
+
+def test_a_wrong_address_is_named() -> None:
+    """With what to check."""
+    address = unused_address()
+    with ExecutorClient(address) as client, pytest.raises(CallFailed, match=f"nothing answers at {address}"):
+        client.nodes()
+
+
+def test_a_wrong_line_of_a_task_file_is_named(tmp_path: Path) -> None:
+    """By its number."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"id": "a"}\n\n{"nonsense": 1}\n')
+    with pytest.raises(ValueError, match=r"tasks\.jsonl, line 3: .*nonsense"):
+        read_tasks(path)
