@@ -12,19 +12,18 @@ from tests.integration.vllm_engine import VllmEngine
 
 
 @pytest.fixture(scope="session")
-def player(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a small model that knows one game of boxes by heart."""
-    from tests.integration.tiny_checkpoints import make_player
-
-    folder: Path = tmp_path_factory.mktemp("player")
-    make_player(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
 def weights_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where checkpoints are published; one for all, since the engine remembers what it serves."""
     return tmp_path_factory.mktemp("weights")
+
+
+@pytest.fixture(scope="session")
+def player(weights_root: Path) -> Path:
+    """The folder of a small model that knows one game of boxes by heart."""
+    from tests.integration.tiny_checkpoints import make_player
+
+    make_player(weights_root / "player")
+    return weights_root / "player"
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,9 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+from google.rpc import error_details_pb2
 from grpc import StatusCode, aio
+from grpc_status import rpc_status
 
 from practicum.common.channels import connect
 from practicum.common.processes import bound
@@ -78,12 +80,26 @@ async def close_session(proxy: Proxy, session_id: str, attempt: int = 1) -> Any:
     return (await proxy.stub.CloseSession(request)).graph
 
 
-async def status_of(call: Any) -> tuple[StatusCode, str]:
-    """Code and details of a call that must fail."""
+async def publish(proxy: Proxy, path: str, **options: Any) -> int:
+    """Publishes a checkpoint as the next version."""
+    served = await proxy.stub.GetPolicyVersion(inference_pb2.GetPolicyVersionRequest())
+    request = inference_pb2.UpdateWeightsRequest(version=served.version + 1, path=path, **options)
+    return (await proxy.stub.UpdateWeights(request)).version
+
+
+async def failure_of(call: Any) -> tuple[StatusCode, str, str]:
+    """Code, reason and text of a call that must fail."""
     try:
-        await call
+        if hasattr(call, "__aiter__"):
+            _ = [response async for response in call]
+        else:
+            await call
     except aio.AioRpcError as error:
-        return error.code(), error.details() or ""
+        status = rpc_status.from_call(error)
+        info = error_details_pb2.ErrorInfo()
+        if status is not None:
+            status.details[0].Unpack(info)
+        return error.code(), info.reason, error.details() or ""
     raise AssertionError("it did not fail")
 
 

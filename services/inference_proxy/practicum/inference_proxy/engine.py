@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
@@ -32,6 +34,10 @@ class EngineFailed(Exception):
 class EngineRefused(Exception):
     """The engine refused the request; the text is its reason."""
 
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
 
 class Engine:
     """An engine's address, what it serves, and what is in flight there."""
@@ -47,7 +53,25 @@ class Engine:
         self.doubts = 0
         """How often its weights became uncertain: a generation that saw this rise can't tell its versions."""
         self.in_flight = 0
+        self.quiet = asyncio.Event()
+        """Set while nothing is in flight."""
+        self.quiet.set()
+        self.admitting = asyncio.Event()
+        """Cleared while new generations are to wait."""
+        self.admitting.set()
         self._http = http
+
+    @contextmanager
+    def occupied(self) -> Iterator[None]:
+        """Counts a generation as in flight."""
+        self.in_flight += 1
+        self.quiet.clear()
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            if not self.in_flight:
+                self.quiet.set()
 
     async def generate(self, request: Mapping[str, Any]) -> Output:
         """Samples, and answers once."""
@@ -102,7 +126,7 @@ class Engine:
             raise EngineGone(describe(error)) from error
         if response.status != 200:
             # A checkpoint that is refused is an internal error to vLLM too.
-            raise EngineRefused(f"{path} answered {response.status}: {reason(answer)}")
+            raise EngineRefused(response.status, reason(answer))
         return orjson.loads(answer) if answer else None
 
 
@@ -123,7 +147,7 @@ def parse_piece(data: bytes) -> Output:
 def raise_for_status(status: int, body: bytes) -> None:
     """Raises for an error: what the request did wrong, or what the engine did."""
     if 400 <= status < 500:
-        raise EngineRefused(reason(body))
+        raise EngineRefused(status, reason(body))
     if status != 200:
         raise EngineFailed(reason(body))
 

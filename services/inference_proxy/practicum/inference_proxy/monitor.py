@@ -15,8 +15,8 @@ log = structlog.get_logger(__name__)
 DOWN_SECONDS, UP_SECONDS = 0.5, 5.0
 """How often the engine is asked. A request that fails tells sooner that it is gone."""
 STARTED_OTHERWISE = (
-    "it lacks a call that is needed ({error}): start it with VLLM_SERVER_DEV_MODE=1, --enable-scale-out and "
-    """--weight-transfer-config '{{"backend": "practicum_disk"}}'"""
+    "it lacks calls that are needed: start it with VLLM_SERVER_DEV_MODE=1, --enable-scale-out and "
+    """--weight-transfer-config '{"backend": "practicum_disk"}'"""
 )
 
 
@@ -26,7 +26,7 @@ async def watch_engine(engine: Engine, publisher: Publisher) -> None:
         try:
             await attend(engine, publisher)
         except EngineRefused as error:
-            lose(engine, explain(str(error)))
+            lose(engine, explain(error))
         except (EngineGone, KeyError, TypeError, ValueError, TimeoutError) as error:
             lose(engine, str(error) or type(error).__name__)
         await wait(engine)
@@ -50,6 +50,6 @@ async def wait(engine: Engine) -> None:
             return
 
 
-def explain(error: str) -> str:
+def explain(error: EngineRefused) -> str:
     """What is wrong with an engine that lives but can't be used."""
-    return STARTED_OTHERWISE.format(error=error) if "answered 404" in error else error
+    return STARTED_OTHERWISE if error.status == 404 else str(error)

@@ -10,7 +10,7 @@ import torch
 from vllm.distributed.weight_transfer.base import WeightTransferEngine, WeightTransferInitInfo, WeightTransferUpdateInfo
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
-from practicum.vllm_plugin.checkpoint import check, layout, read
+from practicum.vllm_plugin.checkpoint import layout, read
 
 
 @dataclass
@@ -39,14 +39,14 @@ class DiskEngine(WeightTransferEngine[StageInfo, SwapInfo]):
     def __init__(self, config: Any, vllm_config: Any, device: torch.device, model: torch.nn.Module) -> None:
         """Remembers what the served checkpoint looks like. vLLM's own parameters are fused, and can't be compared."""
         super().__init__(config, vllm_config, device, model)
-        self._layout = layout(read(Path(vllm_config.model_config.model)))
+        self._layout = layout(Path(vllm_config.model_config.model))
         self._staged: tuple[str, dict[str, torch.Tensor]] | None = None
 
     def init_transfer_engine(self, init_info: StageInfo) -> None:
-        """Reads and checks a checkpoint; generation goes on."""
+        """Reads and checks a checkpoint. No step runs while it reads, but none is lost, and nothing is paused."""
         self._staged = None
         if init_info.path:
-            self._staged = (init_info.path, self._checked(init_info.path))
+            self._staged = (init_info.path, read(Path(init_info.path), self._layout))
 
     def start_weight_update(self) -> None:
         """Nothing to do: there is one chunk, and it brings everything."""
@@ -60,7 +60,7 @@ class DiskEngine(WeightTransferEngine[StageInfo, SwapInfo]):
     def receive_weights(self, update_info: SwapInfo) -> None:
         """Swaps the staged checkpoint in, layer by layer, since layers pack their weights after loading."""
         staged, self._staged = self._staged, None
-        tensors = staged[1] if staged and staged[0] == update_info.path else self._checked(update_info.path)
+        tensors = staged[1] if staged and staged[0] == update_info.path else read(Path(update_info.path), self._layout)
         initialize_layerwise_reload(self.model)
         self.model.load_weights(tensors.items())
         finalize_layerwise_reload(self.model, self.model_config)
@@ -71,8 +71,3 @@ class DiskEngine(WeightTransferEngine[StageInfo, SwapInfo]):
     def shutdown(self) -> None:
         """Drops what is staged."""
         self._staged = None
-
-    def _checked(self, path: str) -> dict[str, torch.Tensor]:
-        tensors = read(Path(path))
-        check(tensors, self._layout)
-        return tensors
