@@ -38,6 +38,7 @@ class Door:
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._number = next(NUMBERS)
+        self._opened: dict[str, int] = {}
         self.stub = env_gateway_pb2_grpc.EnvGatewayServiceStub(channel)
 
     def id(self, session: str) -> str:
@@ -50,6 +51,7 @@ class Door:
         """Opens a session. `start`: how the rough server begins."""
         if "start" in spec:
             spec["parameters_json"] = json.dumps({"start": spec.pop("start")})
+        self._opened[session] = max(attempt, self._opened.get(session, 0))
         request = pb.OpenSessionRequest(
             session_id=self.id(session),
             attempt=attempt,
@@ -82,6 +84,11 @@ class Door:
     def close(self, session: str, attempt: int = 1) -> None:
         """Closes a session."""
         self.stub.CloseSession(pb.CloseSessionRequest(session_id=self.id(session), attempt=attempt), timeout=60)
+
+    def close_all(self) -> None:
+        """Closes what a test left open."""
+        for session, attempt in self._opened.items():
+            self.close(session, attempt)
 
     def state(self, session: str) -> pb.EnvSession:
         """How a session stands."""

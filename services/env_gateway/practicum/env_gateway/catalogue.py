@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -62,7 +63,11 @@ class Environment:
 
 
 def load(path: Path, variables: Mapping[str, str] = os.environ) -> dict[str, Environment]:
-    """Reads a catalogue. ConfigError names the file, the key, and what would be right."""
+    """Reads a catalogue. ConfigError names the file, the key, and what would be right.
+
+    `${VAR}` is taken from `variables`; besides, `${PYTHON}` is the interpreter that runs the gateway, and
+    `${workspaceFolder}`, as in VS Code, the folder that it was started in.
+    """
     try:
         document = json.loads(path.read_text())
     except OSError as error:
@@ -70,7 +75,7 @@ def load(path: Path, variables: Mapping[str, str] = os.environ) -> dict[str, Env
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"catalogue {path} is not JSON: {error}") from error
     try:
-        return parse(document, variables)
+        return parse(document, {**variables, "PYTHON": sys.executable, "workspaceFolder": str(Path.cwd())})
     except ConfigError as error:
         raise ConfigError(f"catalogue {path}: {error}") from error
 
@@ -100,6 +105,11 @@ def server(name: str, value: Any, key: str, variables: Mapping[str, str]) -> Ser
         raise ConfigError(f"{key}.type: {kind!r} is unknown; give stdio")
     entry = expand(table(value, key, SERVER_KEYS), key, variables)
     command = text(entry, "command", key)
+    if "/" in command and not Path(command).is_absolute():
+        raise ConfigError(
+            f"{key}.command: {command} is relative, and each session has a folder of its own; "
+            f"write ${{workspaceFolder}}/{command}"
+        )
     fork = text(entry, "fork", key, default="")
     if fork and not FORK.fullmatch(fork):
         raise ConfigError(f"{key}.fork: {fork!r} is not module:function, such as my_package.server:main")

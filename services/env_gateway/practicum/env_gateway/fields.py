@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +40,7 @@ def texts(entry: Json, name: str, key: str) -> list[str]:
 
 
 def expand(value: Any, key: str, variables: Mapping[str, str]) -> Any:
-    """`${VAR}` in texts, from the process environment. `${PYTHON}` is the interpreter that runs the gateway."""
+    """`${VAR}` in texts, at any depth."""
     if isinstance(value, dict):
         return {name: expand(item, f"{key}.{name}", variables) for name, item in value.items()}
     if isinstance(value, list):
@@ -51,8 +50,6 @@ def expand(value: Any, key: str, variables: Mapping[str, str]) -> Any:
 
 def variable(name: str, key: str, variables: Mapping[str, str]) -> str:
     """A variable's value."""
-    if name == "PYTHON":
-        return sys.executable
     if name not in variables:
         raise ConfigError(f"{key}: variable {name!r} is not set; set it where the gateway is started")
     return variables[name]

@@ -16,7 +16,7 @@ from types import TracebackType
 import anyio
 import structlog
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 log = structlog.get_logger(__name__)
@@ -56,12 +56,14 @@ class ServerStreams:
         raise anyio.EndOfStream
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Writes a message; waits while the server reads nothing."""
+        """Writes a message. A request waits while the server reads nothing; the notice that one was given up does not,
+        since the SDK would hold up the caller for five seconds."""
         if self._closed:
             raise anyio.ClosedResourceError
         self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         try:
-            await self._writer.drain()
+            if isinstance(item.message, JSONRPCRequest):
+                await self._writer.drain()
         except OSError as error:
             raise anyio.BrokenResourceError from error
 
@@ -98,7 +100,7 @@ def parse(line: bytes) -> SessionMessage | None:
     except ValidationError:
         pass
     try:
-        # Python's parser takes more, such as halves of surrogate pairs: better a call that fails than one that hangs.
+        # Python's parser takes halves of surrogate pairs too, as Python servers write them: the call must not hang.
         return SessionMessage(jsonrpc_message_adapter.validate_python(json.loads(line), by_name=False))
     except (ValueError, RecursionError):
         if line.strip():
