@@ -1,7 +1,7 @@
 """Makes task files for the game: `python -m practicum.environments.boxes.tasks --help`.
 
-Three files of `practicum.v1.Task` in JSON Lines: `sft.jsonl` for the impatient teacher, `rl.jsonl` to practise on,
-`heldout.jsonl` to measure on. No game of the last is in the others.
+Files of `practicum.v1.Task` in JSON Lines: `sft.jsonl` for the impatient teacher, `rl.jsonl` to practise on,
+`heldout.jsonl` to measure on (no game of it is in these two), `solver.jsonl` for the scripted solver.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ GIVE_UP = 0.6
 
 
 def main() -> None:
-    """Writes the three files."""
+    """Writes the files."""
     parser = argparse.ArgumentParser(prog="python -m practicum.environments.boxes.tasks", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="folder for the files")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sft", type=int, default=500, help="tasks for the teacher (default: %(default)s)")
     parser.add_argument("--rl", type=int, default=1000, help="tasks to practise on (default: %(default)s)")
     parser.add_argument("--heldout", type=int, default=256, help="tasks to measure on (default: %(default)s)")
+    parser.add_argument("--solver", type=int, default=0, help="tasks for the scripted solver (default: none)")
     arguments = parser.parse_args()
     source = random.Random(arguments.seed)
     heldout = distinct(source, arguments.heldout)
@@ -40,6 +41,8 @@ def main() -> None:
     write(arguments.output / "rl.jsonl", fresh[: arguments.rl], lambda boxes, i: practice(boxes, f"{name}-rl-{i}"))
     sft = fresh[arguments.rl : arguments.rl + arguments.sft]
     write(arguments.output / "sft.jsonl", sft, lambda boxes, i: lesson(boxes, f"{name}-sft-{i}", seed=i))
+    solved = [draw(source) for _ in range(arguments.solver)]
+    write(arguments.output / "solver.jsonl", solved, lambda boxes, i: solution(boxes, f"{name}-solver-{i}"))
 
 
 def distinct(source: random.Random, count: int, *, without: Iterable[Boxes] = ()) -> list[Boxes]:
@@ -61,7 +64,14 @@ def practice(boxes: Boxes, task_id: str) -> task_pb2.Task:
 def lesson(boxes: Boxes, task_id: str, *, seed: int) -> task_pb2.Task:
     """A task for the impatient teacher, whose trajectories the model is trained on first."""
     config = json.dumps({"give_up": GIVE_UP, "seed": seed})
-    return task(boxes, task_id, task_pb2.AgentSpec(kind="boxes_teacher", config_json=config))
+    made = task(boxes, task_id, task_pb2.AgentSpec(kind="boxes_teacher", config_json=config))
+    made.labels["purpose"] = "sft"
+    return made
+
+
+def solution(boxes: Boxes, task_id: str) -> task_pb2.Task:
+    """A task for the scripted solver."""
+    return task(boxes, task_id, task_pb2.AgentSpec(kind="boxes_solver"))
 
 
 def task(boxes: Boxes, task_id: str, agent: task_pb2.AgentSpec) -> task_pb2.Task:
