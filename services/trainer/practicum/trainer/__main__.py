@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 
 from grpc import aio
@@ -33,11 +34,17 @@ async def run(arguments: argparse.Namespace) -> None:
     neighbours = Neighbours(executor=arguments.executor, inference=arguments.inference)
     runs = Runs(Path(arguments.state), neighbours=neighbours, max_runs=int(arguments.max_runs))
 
+    closing: list[asyncio.Task[None]] = []
+
     def register(server: aio.Server) -> None:
         trainer_pb2_grpc.add_TrainerServiceServicer_to_server(TrainerService(runs), server)
 
+    def drain() -> None:
+        closing.append(asyncio.create_task(runs.close()))  # So that watchers hear how their runs end.
+
     try:
-        await serve(server_config(arguments), services=["practicum.v1.TrainerService"], register=register)
+        await runs.resume()
+        await serve(server_config(arguments), services=["practicum.v1.TrainerService"], register=register, drain=drain)
     finally:
         await runs.close()
 

@@ -49,7 +49,7 @@ def practise(context: RunContext, stage: trainer_pb2.Stage) -> Path:
         raise
     finally:
         context.loop.on_stop = []
-        context.loop.call(context.rollouts.cancel("the stage ended"))
+        practice.end()
         trainer.close()
 
 

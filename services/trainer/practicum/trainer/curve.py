@@ -25,9 +25,9 @@ def draw(events: list[Event], path: Path) -> None:
         chosen = [(x, mark) for x, mark in marks if mark["temperature"] == temperature]
         name = "greedy" if temperature == 0 else f"temperature {temperature:g}"
         above.plot([x for x, _ in chosen], [mark["success"] for _, mark in chosen], "o", label=f"held out, {name}")
-    above.set_ylim(-0.02, 1.02)
+    above.set_ylim(-0.03, 1.03)
     above.set_ylabel("reward")
-    above.legend(loc="lower right")
+    above.legend(loc="upper left")
     below.plot([x for x, _ in practised], [staleness(step) for _, step in practised], label="mean staleness")
     below.plot([x for x, _ in tuned], [step.get("loss", 0.0) for _, step in tuned], label="fine-tuning loss")
     below.set_xlabel("optimiser step, all stages")

@@ -9,6 +9,7 @@ from typing import Any
 from practicum.trainer.context import RunContext
 
 Event = dict[str, Any]
+KINDS = ("wait", "train", "update", "overlap")
 
 
 def leave_behind(context: RunContext) -> None:
@@ -33,16 +34,41 @@ def read_events(path: Path) -> list[Event]:
 
 
 def summary(run_id: str, events: list[Event]) -> dict[str, Any]:
-    """Measurements, and for each stage of training its first and last step."""
-    stages: dict[str, list[Event]] = {}
+    """Measurements, and what each stage of training came to. A step that was made twice counts as made last."""
+    stages: dict[str, dict[int, Event]] = {}
     for event in events:
         if "step" in event:
-            stages.setdefault(event["stage"], []).append(event["step"])
+            stages.setdefault(event["stage"], {})[event["step"]["step"]] = event["step"]
     return {
         "run_id": run_id,
         "evaluations": [{"stage": e["stage"]} | share(e["evaluation"]) for e in events if "evaluation" in e],
-        "stages": {stage: {"first": steps[0], "last": steps[-1]} for stage, steps in stages.items()},
+        "stages": {stage: told(list(steps.values())) for stage, steps in stages.items()},
     }
+
+
+def told(steps: list[Event]) -> Event:
+    """A stage's steps in a few figures: seconds are sums, idle shares and the rest are over all steps."""
+    seconds = {kind: sum(step.get(f"{kind}_seconds", 0.0) for step in steps) for kind in KINDS}
+    ages = [tokens for step in steps for tokens in enumerate(map(int, step.get("staleness_tokens", [])))]
+    result: Event = {"steps": len(steps), "loss": [steps[0].get("loss", 0.0), steps[-1].get("loss", 0.0)]}
+    result |= {f"{kind}_seconds": round(value, 3) for kind, value in seconds.items()}
+    if not ages:
+        return result
+    idle = [name for name in ("idle/trainer", "idle/rollouts") if name in steps[-1].get("metrics", {})]
+    return result | {
+        "reward": [steps[0].get("reward", 0.0), steps[-1].get("reward", 0.0)],
+        "overlap_share": ratio(seconds["overlap"], seconds["train"]),
+        "stale_token_share": ratio(sum(count for age, count in ages if age), sum(count for _, count in ages)),
+        "most_stale": max(age for age, count in ages if count),
+        "rejected_groups": int(steps[-1].get("rejected_groups", 0)),
+        "probe_kl": max(step.get("probe_kl", 0.0) for step in steps),
+        **{name: ratio(sum(step["metrics"][name] for step in steps), len(steps)) for name in idle},
+    }
+
+
+def ratio(part: float, whole: float) -> float:
+    """0 of nothing is 0."""
+    return round(part / whole, 4) if whole else 0.0
 
 
 def share(evaluation: Event) -> Event:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-EXIT_FAILED = 1
 EXIT_STOPPED = 3
+# The last event says why. Any other code is an accident, and the log says more.
+EXIT_FAILED = 4
 
 
 class RunFailed(Exception):

@@ -48,6 +48,7 @@ class Practice:
         self._lineage = Lineage(kept.lineage)
         self._maker = context.maker(stage.name)
         self._numbers = itertools.count()
+        self._ended = False
         self._digest = context.loop.call(context.inference.tokenizer_digest(f"run.{context.spec.run_id}.trainer"))
         self.clock = StepClock()
         context.reporter.begin(stage.name, self.settings.steps)
@@ -56,6 +57,8 @@ class Practice:
         """Runs a task's group. None when it was rejected whole, which is counted. RunFailed after too many."""
         made = self._maker.make(task, str(next(self._numbers)), temperature=1.0, rollouts=self.settings.group_size)
         trajectories = await self.context.rollouts.run(made)
+        if self._ended:
+            return None
         try:
             group = trainable_group(
                 trajectories, size=self.settings.group_size, tokenizer_digest=self._digest, lineage=self._lineage
@@ -119,6 +122,11 @@ class Practice:
     def consumed(self, group: TrainableGroup) -> Consumed:
         """What is remembered of a group that is trained on now."""
         return Consumed(group.rewards, histogram(group.steps, now=self.step))
+
+    def end(self) -> None:
+        """Cancels what still runs; it is not counted as rejected."""
+        self._ended = True
+        self.context.loop.call(self.context.rollouts.cancel("the stage ended"))
 
     def due(self) -> bool:
         """Whether a checkpoint is due after the step just made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +40,7 @@ def carry_out(context: RunContext, backend: Backend) -> None:
         context.loop.check()
         model = carry_out_stage(context, backend, context.spec.stages[index])
         context.progress.change(stage=index + 1, model=str(model), checkpoint=None)
+        shutil.rmtree(context.output / "checkpoints", ignore_errors=True)
     write_whole(context.output / "model", lambda folder: copy_model(context.model, folder))
     context.loop.call(context.rollouts.forget())
 

@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 WORTH_REPEATING = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
-BACKOFF = tenacity.wait_exponential_jitter(initial=0.1, max=5.0)
+BACKOFF = tenacity.wait_random_exponential(multiplier=0.2, max=5.0)
 
 
 async def repeated(call: Callable[[], Awaitable[T]], *, seconds: float) -> T:

@@ -83,16 +83,20 @@ class Rollouts:
         await self._stub.DeleteConsumer(executor_pb2.DeleteConsumerRequest(consumer=consumer), timeout=30)
         return [found[rollout_id] for rollout_id in sorted(found)]
 
+    async def forget(self) -> None:
+        """Has the executor forget this run's position, when the run is done."""
+        await self._stop_listening()
+        await self._stub.DeleteConsumer(executor_pb2.DeleteConsumerRequest(consumer=self._consumer), timeout=30)
+
     async def close(self) -> None:
         """Stops listening."""
+        await self._stop_listening()
+        await self._channel.close()
+
+    async def _stop_listening(self) -> None:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
-        await self._channel.close()
-
-    async def forget(self) -> None:
-        """Has the executor forget this run's position, when the run is done."""
-        await self._stub.DeleteConsumer(executor_pb2.DeleteConsumerRequest(consumer=self._consumer), timeout=30)
 
     def _expect(self, task: task_pb2.Task) -> asyncio.Future[Group]:
         self._book.expect(task.id, task.rollouts)

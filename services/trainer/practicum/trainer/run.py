@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 from practicum.common.logging import configure_logging
@@ -42,18 +43,22 @@ def main() -> None:
     with (arguments.spec.with_name("lock")).open("w") as lock:
         # A process of this run whose service was killed may still be writing its last checkpoint.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        code = run(arguments, loop)
+        try:
+            code = run(arguments, loop)
+        except Exception:  # noqa: BLE001 - the process ends with it, in a way that no thread can hinder
+            traceback.print_exc()
+            code = 1
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # AReaL's and torch's threads may be in the middle of something; nothing of ours is.
 
 
 def on_signal(loop: LoopThread, seconds: float) -> None:
-    """SIGTERM stops the run; when that takes too long, the process ends all the same."""
+    """SIGTERM stops the run; when that takes too long, the process ends all the same, with the checkpoint before."""
 
     def stop(number: int, frame: object) -> None:
         if not loop.stopping.is_set():
-            watchdog = threading.Timer(seconds, os._exit, [EXIT_FAILED])
+            watchdog = threading.Timer(seconds, os._exit, [EXIT_STOPPED])
             watchdog.daemon = True
             watchdog.start()
         loop.interrupt()
@@ -71,7 +76,7 @@ def run(arguments: argparse.Namespace, loop: LoopThread) -> int:
     except RunStopped:
         return EXIT_STOPPED
     except RunFailed as error:
-        sys.stderr.write(f"{error}\n")
+        context.reporter.note(str(error))
         return EXIT_FAILED
     finally:
         leave_behind(context)

@@ -10,14 +10,17 @@ from pathlib import Path
 
 import structlog
 
-from practicum.common.errors import AlreadyExists, NotFound, ResourceExhausted
+from practicum.common.errors import AlreadyExists, NotFound, ResourceExhausted, Unavailable
 from practicum.trainer.child import Child, Neighbours
 from practicum.trainer.journal import ENDED, Journal, run_of
-from practicum.trainer.outcome import EXIT_STOPPED
+from practicum.trainer.outcome import EXIT_FAILED, EXIT_STOPPED
 from practicum.trainer.validation import check_spec
 from practicum.v1 import trainer_pb2
 
 log = structlog.get_logger(__name__)
+
+# In a row without a step in between: for instance when there is not enough memory.
+MOST_KILLS = 3
 
 
 @dataclass(slots=True)
@@ -35,12 +38,18 @@ class Entry:
         """How it stands."""
         return run_of(self.spec, self.journal.events)
 
-    def tell(self, state: trainer_pb2.RunState.ValueType, note: str = "") -> None:
-        """Changes the state; a note before says why."""
-        stage = self.run.stage
-        if note:
-            self.journal.append(trainer_pb2.RunEvent(stage=stage, note=note))
-        self.journal.append(trainer_pb2.RunEvent(stage=stage, state=state))
+    @property
+    def steps(self) -> int:
+        """Steps that were told of, by all processes of the run."""
+        return sum(event.HasField("step") for event in self.journal.events)
+
+    def note(self, text: str) -> None:
+        """Tells a person something. Right before RUN_STATE_FAILED it is the reason."""
+        self.journal.append(trainer_pb2.RunEvent(stage=self.run.stage, note=text))
+
+    def tell(self, state: trainer_pb2.RunState.ValueType) -> None:
+        """Changes the state."""
+        self.journal.append(trainer_pb2.RunEvent(stage=self.run.stage, state=state))
         log.info("run_changed", run_id=self.spec.run_id, state=trainer_pb2.RunState.Name(state))
 
 
@@ -48,15 +57,23 @@ class Runs:
     """All runs. Methods are called from one event loop."""
 
     def __init__(self, folder: Path, *, neighbours: Neighbours, max_runs: int) -> None:
-        """Reads what an earlier trainer left in the folder; its runs ended with it."""
+        """Reads what an earlier trainer left in the folder; `resume` goes on with it."""
         self._folder = folder
         self._neighbours = neighbours
         self._max_runs = max_runs
         self._entries: dict[str, Entry] = {}
         self._starting = asyncio.Lock()
+        self._closed = False
         folder.mkdir(parents=True, exist_ok=True)
         for spec_file in sorted(folder.glob("*/spec.binpb")):
             self._open(trainer_pb2.RunSpec.FromString(spec_file.read_bytes()))
+
+    async def resume(self) -> None:
+        """Goes on with the runs that were running when an earlier trainer was killed; nobody had stopped them."""
+        for entry in self._entries.values():
+            if entry.journal.events and entry.run.state not in ENDED:
+                entry.note("the trainer was killed; the run goes on from its last checkpoint")
+                await self._launch(entry)
 
     async def start(self, spec: trainer_pb2.RunSpec) -> trainer_pb2.Run:
         """Starts a run, or tells how it stands when it was started before and needs nothing."""
@@ -73,11 +90,14 @@ class Runs:
             await asyncio.to_thread(check_spec, spec)
             self._check_room()
             entry = entry or self._add(spec)
-            entry.child = Child(entry.folder)
-            await entry.child.start(self._neighbours)
-            entry.tell(trainer_pb2.RUN_STATE_RUNNING)
-            entry.supervision = asyncio.create_task(self._supervise(entry, entry.child))
+            await self._launch(entry)
             return entry.run
+
+    async def _launch(self, entry: Entry) -> None:
+        entry.child = Child(entry.folder)
+        await entry.child.start(self._neighbours)
+        entry.tell(trainer_pb2.RUN_STATE_RUNNING)
+        entry.supervision = asyncio.create_task(self._supervise(entry, entry.child))
 
     def get(self, run_id: str) -> trainer_pb2.Run:
         """How a run stands."""
@@ -106,7 +126,8 @@ class Runs:
         return entry.run
 
     async def close(self) -> None:
-        """Stops every run."""
+        """Stops every run; none is started any more."""
+        self._closed = True
         await asyncio.gather(*(self._stop(entry) for entry in self._entries.values()))
         for entry in self._entries.values():
             entry.journal.close()
@@ -117,31 +138,47 @@ class Runs:
             await asyncio.shield(entry.supervision)
 
     async def _supervise(self, entry: Entry, child: Child) -> None:
-        code = await child.listen(entry.journal.append)
+        """Until the run ends. A process that was killed is started again, unless it is killed over and over."""
+        killed = 0
+        while True:
+            steps = entry.steps
+            code = await child.listen(entry.journal.append)
+            killed = killed + 1 if entry.steps == steps else 1
+            if code >= 0 or child.stopping or killed > MOST_KILLS:
+                break
+            entry.note(f"the run's process ended with signal {-code}; it goes on from its last checkpoint")
+            await child.start(self._neighbours)
         entry.child = None
-        if code == 0:
-            entry.tell(trainer_pb2.RUN_STATE_SUCCEEDED)
-        elif code == EXIT_STOPPED or (child.stopping and code == -signal.SIGTERM):  # The latter: it had barely begun.
+        self._tell_end(entry, child, code)
+
+    def _tell_end(self, entry: Entry, child: Child, code: int) -> None:
+        # Killed by the stop's own signal: it had barely begun, or took too long.
+        if code == EXIT_STOPPED or (child.stopping and code in (-signal.SIGTERM, -signal.SIGKILL)):
             entry.tell(trainer_pb2.RUN_STATE_STOPPED)
+        elif code == 0:
+            entry.tell(trainer_pb2.RUN_STATE_SUCCEEDED)
         else:
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            entry.tell(trainer_pb2.RUN_STATE_FAILED, child.last_words() or f"the run's process ended with {how}")
+            if code != EXIT_FAILED:
+                how = f"signal {-code}" if code < 0 else f"exit code {code}"
+                entry.note(f"the run's process ended with {how}:\n{child.last_words()}".rstrip(":\n"))
+            entry.tell(trainer_pb2.RUN_STATE_FAILED)
 
     def _open(self, spec: trainer_pb2.RunSpec) -> Entry:
         folder = self._folder / spec.run_id
-        entry = Entry(spec, folder, Journal(folder / "events"))
-        self._entries[spec.run_id] = entry
-        if entry.journal.events and entry.run.state not in ENDED:
-            entry.tell(trainer_pb2.RUN_STATE_STOPPED, "the trainer ended; start the run again to go on")
+        self._entries[spec.run_id] = entry = Entry(spec, folder, Journal(folder / "events"))
         return entry
 
     def _add(self, spec: trainer_pb2.RunSpec) -> Entry:
         folder = self._folder / spec.run_id
         folder.mkdir(exist_ok=True)
-        (folder / "spec.binpb").write_bytes(spec.SerializeToString())
+        draft = folder / "spec.tmp"
+        draft.write_bytes(spec.SerializeToString())
+        draft.rename(folder / "spec.binpb")  # It is there as a whole, or the run is not.
         return self._open(spec)
 
     def _check_room(self) -> None:
+        if self._closed:
+            raise Unavailable("the trainer is stopping", reason="DRAINING", retry_after_seconds=1.0)
         running = sum(entry.child is not None for entry in self._entries.values())
         if running >= self._max_runs:
             raise ResourceExhausted(

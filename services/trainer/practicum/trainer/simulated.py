@@ -49,7 +49,7 @@ class SimulatedBackend:
             practice.keep()
             raise
         finally:
-            context.loop.call(context.rollouts.cancel("the stage ended"))
+            practice.end()
         return context.model
 
 

@@ -9,8 +9,9 @@ from practicum.common.errors import InvalidArgument
 from practicum.trainer.tasks import TaskFileError, read_tasks
 from practicum.v1 import trainer_pb2
 
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-STAGE_NAME = re.compile(r"[A-Za-z0-9._-]{1,32}")
+# Both become names of folders.
+NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,64}")
+STAGE_NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,32}")
 
 Fault = tuple[str, str]
 
@@ -29,15 +30,9 @@ def check_spec(spec: trainer_pb2.RunSpec) -> None:
 
 def run_faults(spec: trainer_pb2.RunSpec) -> list[Fault]:
     """What is wrong with the run itself."""
-    found = []
+    found = model_faults(spec.model_path)
     if not NAME.fullmatch(spec.run_id):
-        found.append(("run_id", f"must match {NAME.pattern}"))
-    if not spec.model_path:
-        found.append(("model_path", "is empty; give a folder with a model in Hugging Face's layout"))
-    elif not (Path(spec.model_path) / "config.json").is_file():
-        found.append(("model_path", f"{spec.model_path} holds no config.json; give a folder in Hugging Face's layout"))
-    elif not any(Path(spec.model_path).glob("*.safetensors")):
-        found.append(("model_path", f"{spec.model_path} holds no *.safetensors"))
+        found.append(("run_id", "give 1 to 64 of A-Z, a-z, 0-9, dot, dash and underscore, not dots alone"))
     if not spec.output_path:
         found.append(("output_path", "is empty; give a folder for checkpoints and weights"))
     elif Path(spec.output_path).exists() and not Path(spec.output_path).is_dir():
@@ -49,9 +44,25 @@ def run_faults(spec: trainer_pb2.RunSpec) -> list[Fault]:
     return found
 
 
+def model_faults(model_path: str) -> list[Fault]:
+    """What is wrong with the model to begin from."""
+    if not model_path:
+        return [("model_path", "is empty; give a folder with a model in Hugging Face's layout")]
+    folder = Path(model_path)
+    if not folder.is_dir():
+        return [("model_path", f"{model_path} is not a folder; give one with a model in Hugging Face's layout")]
+    wanted = ("config.json", "tokenizer.json", "*.safetensors")
+    missing = [pattern for pattern in wanted if not any(folder.glob(pattern))]
+    return [("model_path", f"{model_path} holds no {' and no '.join(missing)}")] if missing else []
+
+
 def stage_faults(stage: trainer_pb2.Stage) -> list[Fault]:
     """What is wrong with a stage."""
-    found = [] if STAGE_NAME.fullmatch(stage.name) else [("name", f"must match {STAGE_NAME.pattern}")]
+    found = (
+        []
+        if STAGE_NAME.fullmatch(stage.name)
+        else [("name", "give 1 to 32 of A-Z, a-z, 0-9, dot, dash and underscore, not dots alone")]
+    )
     match stage.WhichOneof("kind"):
         case "evaluate":
             faults = evaluate_faults(stage.evaluate)
@@ -69,8 +80,10 @@ def evaluate_faults(stage: trainer_pb2.EvaluateStage) -> list[Fault]:
     found = tasks_faults(stage.tasks_path)
     if not stage.temperatures:
         found.append(("temperatures", "is empty; give at least one, 0 for greedy"))
-    elif min(stage.temperatures) < 0:
-        found.append(("temperatures", "has a negative one"))
+    elif not all(temperature >= 0 for temperature in stage.temperatures):
+        found.append(("temperatures", "has one that is not 0 or more"))
+    bounds = [field for field in ("fail_below", "fail_above") if stage.HasField(field)]
+    found += [(field, "has to be between 0 and 1") for field in bounds if not 0 <= getattr(stage, field) <= 1]
     return found
 
 
@@ -79,7 +92,7 @@ def sft_faults(stage: trainer_pb2.SftStage) -> list[Fault]:
     found = positive(stage, "trajectories", "steps", "batch_size")
     if not stage.labels:
         found.append(("labels", "is empty; say which trajectories to train on"))
-    if stage.learning_rate <= 0:
+    if not stage.learning_rate > 0:
         found.append(("learning_rate", "has to be above 0"))
     return found
 
@@ -89,13 +102,13 @@ def grpo_faults(stage: trainer_pb2.GrpoStage) -> list[Fault]:
     found = tasks_faults(stage.tasks_path) + positive(stage, "steps", "groups_per_step")
     if stage.group_size < 2:
         found.append(("group_size", f"is {stage.group_size}; a group of fewer than 2 has no advantages"))
-    if stage.learning_rate < 0:
-        found.append(("learning_rate", "is negative"))
+    if not stage.learning_rate >= 0:
+        found.append(("learning_rate", "has to be 0 or more"))
     for field in ("max_staleness", "max_concurrent_groups", "checkpoint_every"):
         if getattr(stage, field) < 0:
             found.append((field, "is negative"))
     for field in ("clip", "importance_weight_cap"):
-        if stage.HasField(field) and getattr(stage, field) <= 0:  # type: ignore[arg-type]
+        if stage.HasField(field) and not getattr(stage, field) > 0:  # type: ignore[arg-type]
             found.append((field, "has to be above 0"))
     if stage.HasField("beta2") and not 0 <= stage.beta2 < 1:
         found.append(("beta2", "has to be at least 0 and below 1"))
