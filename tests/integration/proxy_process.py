@@ -36,10 +36,10 @@ class Proxy:
 
 
 @asynccontextmanager
-async def running_proxy(engine: str, *, model: Path, root: Path, wait: bool = True) -> AsyncIterator[Proxy]:
+async def running_proxy(engine: str, *more: str, model: Path, root: Path, wait: bool = True) -> AsyncIterator[Proxy]:
     """Starts a proxy; `wait`: until its engine serves."""
     address = unused_address()
-    flags = ["--address", address, "--engine", engine, "--model", str(model), "--weights-root", str(root)]
+    flags = [*more, "--address", address, "--engine", engine, "--model", str(model), "--weights-root", str(root)]
     command = bound([sys.executable, "-m", "practicum.inference_proxy", *flags])
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
     try:
@@ -111,10 +111,17 @@ class Relay:
     address: str = ""
     generated: list[tuple[list[int], list[int]]] = field(default_factory=list)
     """Ids that the engine read, and ids that it sampled."""
+    hold: str = ""
+    """Requests with this path are held until `released`."""
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """One request."""
         body = await request.read()
+        if request.path == self.hold:
+            self.held.set()
+            await self.released.wait()
         async with (
             aiohttp.ClientSession() as http,
             http.request(
@@ -148,7 +155,7 @@ async def running_relay(target: str) -> AsyncIterator[Relay]:
     relay = Relay(target)
     application = web.Application(client_max_size=1 << 26)
     application.router.add_route("*", "/{path:.*}", relay.handle)
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     host, port = unused_address().split(":")
     await web.TCPSite(runner, host, int(port)).start()
@@ -156,4 +163,5 @@ async def running_relay(target: str) -> AsyncIterator[Relay]:
     try:
         yield relay
     finally:
+        relay.released.set()
         await runner.cleanup()

@@ -163,5 +163,9 @@ def reason(body: bytes) -> str:
 
 
 def describe(error: Exception) -> str:
-    """An error's text, or its kind where it has none."""
-    return str(error) or type(error).__name__
+    """What became of a request, and what to do about it."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"{error}; start it, or mend --engine"
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    return "the connection broke off"

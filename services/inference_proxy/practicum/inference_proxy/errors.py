@@ -39,7 +39,7 @@ def out_of_vocabulary(token: int, size: int) -> InvalidArgument:
 def engine_unavailable(address: str, why: str) -> Unavailable:
     """Nothing can be sampled now. Sessions are intact."""
     return Unavailable(
-        f"the engine at {address} does not serve: {why}. If it is not starting, start it, or mend --engine",
+        f"the engine at {address} does not serve: {why}",
         reason="ENGINE_UNAVAILABLE",
         metadata={"engine": address},
         retry_after_seconds=1.0,
