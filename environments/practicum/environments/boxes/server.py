@@ -49,14 +49,17 @@ def respond(line: bytes, boxes: Boxes) -> Json | None:
     """The answer to one message; None where none is due."""
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return failure(None, RpcError(PARSE_ERROR, "not JSON"))
     if not isinstance(message, dict) or not isinstance(message.get("method", ""), str):
         return failure(None, RpcError(INVALID_REQUEST, "not a request"))
     if "id" not in message or "method" not in message:  # A notification, or an answer to nothing we asked.
         return None
+    params = message.get("params", {})
+    if not isinstance(params, dict):
+        return failure(message["id"], RpcError(INVALID_PARAMS, "params is no object"))
     try:
-        result = handle(message["method"], message.get("params") or {}, boxes)
+        result = handle(message["method"], params, boxes)
     except RpcError as error:
         return failure(message["id"], error)
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
