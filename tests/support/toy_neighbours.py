@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,7 +104,7 @@ def packed(tensor: torch.Tensor, kind: torch.dtype) -> bytes:
 
 
 class ToyExecutor(executor_pb2_grpc.ExecutorServiceServicer):
-    """Keeps everything in memory."""
+    """Keeps everything in memory. Only what the trainer calls is there."""
 
     def __init__(self, toy: Toy) -> None:
         self._toy = toy
@@ -176,11 +178,31 @@ class ToyProxy(inference_pb2_grpc.InferenceServiceServicer):
         )
 
 
-async def serve_toy(toy: Toy) -> tuple[aio.Server, str, asyncio.Task[None]]:
-    """Both services on one port; stop the server and cancel the task at the end."""
-    server = aio.server()
-    executor_pb2_grpc.add_ExecutorServiceServicer_to_server(ToyExecutor(toy), server)
-    inference_pb2_grpc.add_InferenceServiceServicer_to_server(ToyProxy(toy), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    return server, f"127.0.0.1:{port}", asyncio.create_task(toy.work())
+@contextmanager
+def toy_neighbours(toy_of: Callable[[], Toy]) -> Iterator[tuple[Toy, str]]:
+    """Both services on one port, in a thread with a loop of its own; the toy, and the address."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="toy")
+    thread.start()
+
+    async def begin() -> tuple[Toy, aio.Server, str, asyncio.Task[None]]:
+        toy, server = toy_of(), aio.server()
+        executor_pb2_grpc.add_ExecutorServiceServicer_to_server(ToyExecutor(toy), server)  # type: ignore[abstract]
+        inference_pb2_grpc.add_InferenceServiceServicer_to_server(ToyProxy(toy), server)  # type: ignore[abstract]
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        return toy, server, f"127.0.0.1:{port}", asyncio.create_task(toy.work())
+
+    async def end(server: aio.Server, work: asyncio.Task[None]) -> None:
+        await server.stop(None)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    toy, server, address, work = asyncio.run_coroutine_threadsafe(begin(), loop).result(60)
+    try:
+        yield toy, address
+    finally:
+        asyncio.run_coroutine_threadsafe(end(server, work), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(60)
+        loop.close()

@@ -126,7 +126,7 @@ class Practice:
     def end(self) -> None:
         """Cancels what still runs; it is not counted as rejected."""
         self._ended = True
-        self.context.loop.call(self.context.rollouts.cancel("the stage ended"))
+        self.context.loop.call(self.context.rollouts.leave("the stage ended"))
 
     def due(self) -> bool:
         """Whether a checkpoint is due after the step just made."""

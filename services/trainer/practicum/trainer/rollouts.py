@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 
 CREDITS = 256
 PATIENCE_SECONDS = 600.0
+LEAVE_SECONDS = 3.0
 
 Group = list[trajectory_pb2.Trajectory]
 
@@ -62,10 +63,17 @@ class Rollouts:
             for task in tasks:
                 self._give_up(task)
 
-    async def cancel(self, why: str) -> None:
+    async def cancel(self, why: str, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Cancels whatever of this run has not ended."""
         request = executor_pb2.CancelTasksRequest(labels=self._labels, reason=why)
-        await repeated(lambda: self._stub.CancelTasks(request, timeout=30), seconds=PATIENCE_SECONDS)
+        await repeated(lambda: self._stub.CancelTasks(request, timeout=min(seconds, 30)), seconds=seconds)
+
+    async def leave(self, why: str) -> None:
+        """Cancels as far as the executor can be reached now; the next start cancels again."""
+        try:
+            await self.cancel(why, seconds=LEAVE_SECONDS)
+        except aio.AioRpcError as error:
+            log.warning("rollouts_left_running", detail=reason(error))
 
     async def stored(self, stage: trainer_pb2.SftStage, *, consumer: str) -> list[trajectory_pb2.Trajectory]:
         """Waits until enough of the stage's trajectories are stored, and returns them."""
