@@ -109,16 +109,25 @@ def test_an_unknown_environment_ends_a_rollout_without_a_reward(stub: Stub) -> N
     assert "nowhere" in trajectory.error.detail
 
 
-def test_a_gateway_that_is_down_is_an_infrastructure_error(services: Services, gateway: Service, stub: Stub) -> None:
-    """Tried again, and solved once the gateway is back; never a silent zero."""
+def test_a_gateway_that_is_down_is_waited_for(gateway: Service, stub: Stub) -> None:
+    """No attempt is wasted on it, and it is never a silent zero."""
     gateway.kill()
-    tasks = boxes_tasks(1)
-    tasks[0].retry.CopyFrom(task_pb2.RetryPolicy(max_attempts=20))
-    submit(stub, tasks)
+    submit(stub, boxes_tasks(20))
     gateway.launch()
     gateway.wait_serving()
+    assert {(t.reward, t.attempt) for t in trajectories(stub, 20)} == {(1.0, 1)}
+
+
+def test_a_gateway_that_stays_down_is_an_infrastructure_error(gateway: Service, stub: Stub) -> None:
+    """After a step's time, on each attempt."""
+    gateway.kill()
+    (task,) = boxes_tasks(1)
+    task.retry.CopyFrom(task_pb2.RetryPolicy(max_attempts=2))
+    task.limits.step_deadline.CopyFrom(Duration(seconds=1))
+    submit(stub, [task])
     (trajectory,) = trajectories(stub, 1)
-    assert trajectory.reward == 1.0
+    assert (trajectory.outcome, trajectory.attempt) == (trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, 2)
+    assert trajectory.error.source == message_pb2.ERROR_SOURCE_ENVIRONMENT
 
 
 def test_a_rollout_ends_at_its_deadline(stub: Stub) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from practicum.v1 import trainer_pb2
 
 LESSONS = 500
-BEFORE, AFTER_SFT, AFTER_RL, WITHOUT_TOOLS = "before", "after SFT", "after RL", "after RL, tools hidden"
+BEFORE, AFTER_SFT, AFTER_RL, WITHOUT_TOOLS = "before", "after-sft", "after-rl", "tools-hidden"
 SAMPLED, GREEDY = 1.0, 0.0
 
 
@@ -41,10 +41,10 @@ def recipe(folder: Path, *, seed: int, steps: int, learning_rate: float) -> trai
         backend=trainer_pb2.TRAINER_BACKEND_AREAL,
         stages=[
             measure(BEFORE, GREEDY),
-            trainer_pb2.Stage(name="SFT", sft=sft),
+            trainer_pb2.Stage(name="sft", sft=sft),
             # Nothing to learn from without some success, nothing left to learn with too much.
             measure(AFTER_SFT, SAMPLED, GREEDY, fail_below=0.05, fail_above=0.45),
-            trainer_pb2.Stage(name="RL", grpo=grpo),
+            trainer_pb2.Stage(name="rl", grpo=grpo),
             measure(AFTER_RL, SAMPLED, GREEDY),
             measure(WITHOUT_TOOLS, SAMPLED, hide_tools=True),
         ],

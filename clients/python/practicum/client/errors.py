@@ -17,7 +17,7 @@ class CallFailed(Exception):
 
     def __init__(self, code: grpc.StatusCode, detail: str, *, reason: str, fields: dict[str, str]) -> None:
         listed = "".join(f"\n  {field}: {text}" for field, text in fields.items())
-        super().__init__(f"{reason or code.name}: {detail}{listed}")
+        super().__init__(f"{reason or code.name}: {'these fields are wrong:' + listed if fields else detail}")
         self.code = code
         self.reason = reason
         self.fields = fields

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grpc import aio
 
-from practicum.node.failures import failure
+from practicum.node.patience import patiently
 from practicum.v1 import env_gateway_pb2, env_gateway_pb2_grpc, message_pb2, task_pb2
 
 SOURCE = message_pb2.ERROR_SOURCE_ENVIRONMENT
@@ -29,31 +29,34 @@ class Environment:
             session_id=self._session_id, attempt=self._attempt, environment=spec
         )
         self._opened = True  # Also when the call fails on its way: the close sweeps what may have begun.
-        try:
-            self.tools = (await self._gateway.OpenSession(request, timeout=timeout)).tools
-        except aio.AioRpcError as error:
-            raise failure(error, SOURCE) from error
+
+        async def open_session(left: float) -> env_gateway_pb2.OpenSessionResponse:
+            return await self._gateway.OpenSession(request, timeout=left, wait_for_ready=True)
+
+        self.tools = (await patiently(open_session, timeout=timeout, source=SOURCE)).tools
 
     async def call(self, call: message_pb2.ToolCall, *, timeout: float) -> message_pb2.Observation:
         """Calls a tool and waits for its result."""
         request = env_gateway_pb2.CallToolRequest(session_id=self._session_id, attempt=self._attempt, call=call)
-        try:
-            async for event in self._gateway.CallTool(request, timeout=timeout):
+
+        async def call_tool(left: float) -> message_pb2.Observation:
+            async for event in self._gateway.CallTool(request, timeout=left, wait_for_ready=True):
                 if event.HasField("result"):
                     return event.result
-        except aio.AioRpcError as error:
-            raise failure(error, SOURCE) from error
-        raise RuntimeError("the gateway ended a call without a result")
+            raise RuntimeError("the gateway ended a call without a result")
+
+        return await patiently(call_tool, timeout=timeout, source=SOURCE)
 
     async def score(self, answer: str, scoring: task_pb2.Scoring, *, timeout: float) -> env_gateway_pb2.ScoreResponse:
         """Scores an answer."""
         request = env_gateway_pb2.ScoreRequest(
             session_id=self._session_id, attempt=self._attempt, answer=answer, scoring=scoring
         )
-        try:
-            return await self._gateway.Score(request, timeout=timeout)
-        except aio.AioRpcError as error:
-            raise failure(error, SOURCE) from error
+
+        async def score_answer(left: float) -> env_gateway_pb2.ScoreResponse:
+            return await self._gateway.Score(request, timeout=left, wait_for_ready=True)
+
+        return await patiently(score_answer, timeout=timeout, source=SOURCE)
 
     async def close(self) -> None:
         """Closes the session, as far as the gateway can be reached; else its idle limit does."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import grpc
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2
 from grpc import aio
 from grpc_status import rpc_status
 
+from practicum.node.deadline import seconds_of
 from practicum.v1 import message_pb2
 
 # The request itself was wrong: another attempt would meet the same answer.
@@ -44,9 +46,18 @@ def failure(error: aio.AioRpcError, source: message_pb2.ErrorSource.ValueType) -
 
 def reason_of(error: aio.AioRpcError) -> str:
     """The reason in a call's status details; empty when there is none."""
-    status = rpc_status.from_call(error)
     info = error_details_pb2.ErrorInfo()
-    for detail in status.details if status is not None else ():
-        if detail.Is(info.DESCRIPTOR):
-            detail.Unpack(info)
+    unpack(error, info)
     return str(info.reason)
+
+
+def retry_delay(error: aio.AioRpcError) -> float | None:
+    """After how many seconds the service wants the call repeated; None when it does not."""
+    info = error_details_pb2.RetryInfo()
+    return seconds_of(info.retry_delay) if unpack(error, info) else None
+
+
+def unpack(error: aio.AioRpcError, into: Message) -> bool:
+    """Reads the detail of one type out of a call's status. Returns whether there is one."""
+    status = rpc_status.from_call(error)
+    return any(detail.Unpack(into) for detail in (status.details if status is not None else ()))

@@ -9,6 +9,7 @@ from typing import Any
 from grpc import aio
 
 from practicum.node.failures import failure
+from practicum.node.patience import patiently
 from practicum.v1 import (
     env_gateway_pb2,
     inference_pb2,
@@ -46,12 +47,13 @@ class Model:
             tools_json=tools_json,
             sampling=sampling,
         )
-        try:
-            await self._open(timeout)
-            responses = [response async for response in self._proxy.Chat(request, timeout=timeout)]
-        except aio.AioRpcError as error:
-            raise failure(error, SOURCE) from error
-        return responses[-1]
+
+        async def chat(left: float) -> inference_pb2.ChatResponse:
+            responses = [r async for r in self._proxy.Chat(request, timeout=left, wait_for_ready=True)]
+            return responses[-1]
+
+        await self._open(timeout)
+        return await patiently(chat, timeout=timeout, source=SOURCE)
 
     async def close(self) -> trajectory_pb2.TokenGraph | None:
         """Ends the session. Returns exactly what was read and sampled; None when the model was not used."""
@@ -86,7 +88,11 @@ class Model:
             session_id=self._session_id, attempt=self._attempt, agent_id="agent"
         )
         self._opened = True
-        await self._proxy.OpenSession(request, timeout=timeout)
+
+        async def open_session(left: float) -> inference_pb2.InferenceServiceOpenSessionResponse:
+            return await self._proxy.OpenSession(request, timeout=left, wait_for_ready=True)
+
+        await patiently(open_session, timeout=timeout, source=SOURCE)
 
 
 def tools_json(tools: Sequence[env_gateway_pb2.Tool]) -> str:

@@ -85,7 +85,7 @@ class RolloutRun:
         """How the agent ended, scored."""
         self._recorder.say("task", "user", task=message_pb2.TaskPayload(instruction=self._task.instruction))
         if self._task.HasField("environment"):
-            await self._environment.open(self._task.environment, timeout=self._deadline.left())
+            await self._environment.open(self._task.environment, timeout=self._deadline.for_step())
         session = RolloutSession(
             agent_task(self._assignment),
             environment=self._environment,
