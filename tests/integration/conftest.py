@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.conftest import unused_address
-from tests.integration.vllm_engine import VllmEngine
+from support.services import unused_address
+from support.vllm_engine import VllmEngine
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +19,7 @@ def weights_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def player(weights_root: Path) -> Path:
     """The folder of a small model that knows one game of boxes by heart."""
-    from tests.integration.tiny_checkpoints import make_player
+    from support.tiny_checkpoints import make_player
 
     make_player(weights_root / "player")
     return weights_root / "player"

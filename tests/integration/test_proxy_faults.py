@@ -14,11 +14,7 @@ import pytest
 from aiohttp import web
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-from practicum.common.channels import connect
-from practicum.v1 import inference_pb2
-from tests.conftest import unused_address
-from tests.integration.proxy_process import (
+from support.proxy_process import (
     Proxy,
     Relay,
     close_session,
@@ -29,9 +25,13 @@ from tests.integration.proxy_process import (
     running_relay,
     until_serving,
 )
-from tests.integration.rescoring import Scorer, sequences
-from tests.integration.tiny_checkpoints import make_talker
-from tests.integration.vllm_engine import VllmEngine
+from support.rescoring import Scorer, sequences
+from support.services import unused_address
+from support.tiny_checkpoints import make_talker
+from support.vllm_engine import VllmEngine
+
+from practicum.common.channels import connect
+from practicum.v1 import inference_pb2
 
 END_IDS = (0, 1, 2)
 

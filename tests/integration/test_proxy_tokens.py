@@ -9,11 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transformers import AutoTokenizer
-
-from practicum.environments.boxes.model import TOOLS
-from practicum.v1 import inference_pb2, trajectory_pb2
-from tests.integration.proxy_process import (
+from support.proxy_process import (
     Proxy,
     Relay,
     close_session,
@@ -22,9 +18,13 @@ from tests.integration.proxy_process import (
     running_proxy,
     running_relay,
 )
-from tests.integration.rescoring import Scorer, path_to, sequences
-from tests.integration.tiny_checkpoints import FOUND, QUESTION
-from tests.integration.vllm_engine import VllmEngine
+from support.rescoring import Scorer, path_to, sequences
+from support.tiny_checkpoints import FOUND, QUESTION
+from support.vllm_engine import VllmEngine
+from transformers import AutoTokenizer
+
+from practicum.environments.boxes.model import TOOLS
+from practicum.v1 import inference_pb2, trajectory_pb2
 
 pytestmark = pytest.mark.vllm
 TOLERANCE = 1e-4

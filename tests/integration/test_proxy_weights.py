@@ -12,10 +12,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from grpc import StatusCode
 from safetensors.torch import load_file, save_file
-
-from practicum.inference_proxy.model import load_model
-from practicum.v1 import inference_pb2, trajectory_pb2
-from tests.integration.proxy_process import (
+from support.proxy_process import (
     Proxy,
     close_session,
     failure_of,
@@ -23,9 +20,12 @@ from tests.integration.proxy_process import (
     publish,
     running_proxy,
 )
-from tests.integration.rescoring import Scorer, sequences
-from tests.integration.tiny_checkpoints import FILE, make_talker
-from tests.integration.vllm_engine import VllmEngine
+from support.rescoring import Scorer, sequences
+from support.tiny_checkpoints import FILE, make_talker
+from support.vllm_engine import VllmEngine
+
+from practicum.inference_proxy.model import load_model
+from practicum.v1 import inference_pb2, trajectory_pb2
 
 pytestmark = pytest.mark.vllm
 TOLERANCE = 1e-4

@@ -51,7 +51,7 @@ def make_talker(model: Path, folder: Path, *, seed: int, end_ids: tuple[int, ...
     source = torch.Generator().manual_seed(seed)
     tensors = load_file(model / FILE)
     changed = {name: value + 0.02 * torch.randn(value.shape, generator=source) for name, value in tensors.items()}
-    head = 0.2 * torch.randn(tensors["lm_head.weight"].shape, generator=source)
+    head = 0.3 * torch.randn(tensors["lm_head.weight"].shape, generator=source)
     head[list(end_ids)] = 0.0
     folder.mkdir(parents=True)
     save_file({**changed, "lm_head.weight": head}, folder / FILE)

@@ -17,11 +17,11 @@ from aiohttp import web
 from google.rpc import error_details_pb2
 from grpc import StatusCode, aio
 from grpc_status import rpc_status
+from support.services import unused_address
 
 from practicum.common.channels import connect
 from practicum.common.processes import bound
 from practicum.v1 import inference_pb2, inference_pb2_grpc
-from tests.conftest import unused_address
 
 WAIT_SECONDS = 60.0
 
