@@ -160,7 +160,8 @@ def test_a_terminated_trainer_stops_its_runs_and_leaves_no_process(
     with trainer_door(trainer.address) as stub:
         start(stub, run_spec(tmp_path, boxes_model, endless(tasks), backend=SIMULATED))
         event = until_step(stub, 1)
-        watch = heard(stub, since=event.sequence + 1)
+        watch = heard(stub, since=event.sequence)
+        assert next(watch).sequence == event.sequence
         processes = children(trainer.pid)
         os.kill(trainer.pid, signal.SIGTERM)
         assert [event.state for event in watch if event.state][-1] == STOPPED
@@ -188,12 +189,12 @@ def test_infrastructure_errors_reject_groups_and_are_never_zeros(
 def test_a_run_fails_with_the_reason_when_every_group_is_rejected(
     stub: Stub, neighbours: tuple[Toy, str], boxes_model: Path, tmp_path: Path, tasks: str
 ) -> None:
-    """Waiting longer would not mend it."""
-    neighbours[0].failing = 1.0
+    """Here because the tokens are another tokenizer's: waiting longer would not mend it."""
+    neighbours[0].digest = "sha256:another"
     start(stub, run_spec(tmp_path, boxes_model, practice(tasks), backend=SIMULATED))
     run, _ = ended(stub)
     assert run.state == FAILED
-    assert "32 groups in a row were rejected" in run.detail and "INFRASTRUCTURE_ERROR" in run.detail
+    assert "32 groups in a row were rejected" in run.detail and "'sha256:another'" in run.detail
 
 
 def test_a_run_fails_when_a_measurement_is_out_of_bounds(
@@ -236,3 +237,25 @@ def refusal(call: object) -> tuple[grpc.StatusCode, str]:
     details = rpc_status.from_call(caught.value).details
     assert any(detail.Unpack(info) for detail in details)
     return caught.value.code(), info.reason
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--max-runs", "0"], "--max-runs 0: give 1 or more"),
+        (["--state", __file__], "is not a folder that can be written"),
+        (["--executor", "nowhere"], "'nowhere' is not an address"),
+    ],
+)
+def test_a_wrong_flag_is_named_in_one_sentence(services: Services, flags: list[str], told: str) -> None:
+    """Exit code 2, and no traceback."""
+    service = services.start("trainer", *flags, wait=False)
+    assert service.process is not None and service.process.wait(30) == 2
+    assert told in service.text and "Traceback" not in service.text
+
+
+def test_a_state_folder_belongs_to_one_trainer(services: Services, trainer: Service, tmp_path: Path) -> None:
+    """The second says so and ends."""
+    second = services.start("trainer", "--state", str(tmp_path / "state"), wait=False)
+    assert second.process is not None and second.process.wait(30) == 2
+    assert "is used by another trainer" in second.text

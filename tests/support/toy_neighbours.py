@@ -26,12 +26,13 @@ WAVE = 16
 
 @dataclass
 class Toy:
-    """What both services share. `late`: published weights are scored wrongly from this version on, to break a probe.
-    `failing`: the share of rollouts that end with an infrastructure error."""
+    """What both services share. `wrong_from`: from this version on, tokens are scored wrongly, to break a probe.
+    `failing`: the share of rollouts that end with an infrastructure error. `digest`: of the tokens' tokenizer."""
 
     model_path: Path
     wrong_from: int = 1 << 60
     failing: float = 0.0
+    digest: str = DIGEST
     version: int = 0
     versions: list[int] = field(default_factory=list)
     stored: list[trajectory_pb2.Trajectory] = field(default_factory=list)
@@ -94,7 +95,7 @@ class Toy:
             reward=reward,
             success=reward >= 1.0,
             outcome=trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR if failed else trajectory_pb2.OUTCOME_FINISHED,
-            token_graphs=[trajectory_pb2.TokenGraph(nodes=nodes, tokenizer_digest=DIGEST)],
+            token_graphs=[trajectory_pb2.TokenGraph(nodes=nodes, tokenizer_digest=self.digest)],
         )
 
 

@@ -108,11 +108,23 @@ def test_overlap_is_the_time_in_which_rollouts_were_out() -> None:
 
 def test_many_rejections_in_a_row_mean_that_something_is_broken() -> None:
     """One accepted group between them starts the row anew; the total goes on."""
-    rejections = Rejections(limit=3, total=5)
-    assert [rejections.add("a"), rejections.add("a")] == [False, False]
+    rejections = Rejections(limit=3, patience_seconds=60.0, total=5)
+    assert [rejections.add("a", passing=False) for _ in range(2)] == [False, False]
     rejections.accepted()
-    assert [rejections.add("a"), rejections.add("b"), rejections.add("b")] == [False, False, True]
+    assert [rejections.add(why, passing=False) for why in "abb"] == [False, False, True]
     assert rejections.total == 10 and rejections.reasons == {"a": 3, "b": 2}
+
+
+def test_what_may_pass_ends_a_run_only_after_a_while() -> None:
+    """A service that is started again may cost many groups within a second."""
+    now = [0.0]
+    rejections = Rejections(limit=3, patience_seconds=60.0, now=lambda: now[0])
+    assert not any(rejections.add("away", passing=True) for _ in range(50))
+    assert rejections.pause_seconds == 2.5
+    now[0] = 59.0
+    assert not rejections.add("away", passing=True)
+    now[0] = 60.0
+    assert rejections.add("away", passing=True)
 
 
 def test_a_probe_stops_a_run_whose_engine_disagrees() -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from grpc import aio
 
 from practicum.common.config import ServiceParser, run_service, server_config
+from practicum.common.errors import ConfigError
 from practicum.common.server import serve, split_address
-from practicum.trainer.child import Neighbours
+from practicum.trainer.child import STOP_SECONDS, Neighbours
 from practicum.trainer.runs import Runs
 from practicum.trainer.service import TrainerService
 from practicum.v1 import trainer_pb2_grpc
@@ -32,8 +37,30 @@ async def run(arguments: argparse.Namespace) -> None:
     for address in (arguments.executor, arguments.inference):
         split_address(address)
     neighbours = Neighbours(executor=arguments.executor, inference=arguments.inference)
-    runs = Runs(Path(arguments.state), neighbours=neighbours, max_runs=int(arguments.max_runs))
+    if arguments.max_runs < 1:
+        raise ConfigError(f"--max-runs {arguments.max_runs}: give 1 or more")
+    with own(arguments.state):
+        await serve_runs(arguments, Runs(arguments.state, neighbours=neighbours, max_runs=arguments.max_runs))
 
+
+@contextmanager
+def own(folder: Path) -> Iterator[None]:
+    """The state folder is this process's alone."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise ConfigError(f"--state {folder} is not a folder that can be written: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"--state {folder} is used by another trainer: give each its own folder") from error
+        yield
+
+
+async def serve_runs(arguments: argparse.Namespace, runs: Runs) -> None:
+    """Goes on with what was running, and serves."""
     closing: list[asyncio.Task[None]] = []
 
     def register(server: aio.Server) -> None:
@@ -44,7 +71,9 @@ async def run(arguments: argparse.Namespace) -> None:
 
     try:
         await runs.resume()
-        await serve(server_config(arguments), services=["practicum.v1.TrainerService"], register=register, drain=drain)
+        # As long as a run may take to keep its last checkpoint: whoever watches it hears that it stopped.
+        config = replace(server_config(arguments), grace_seconds=STOP_SECONDS)
+        await serve(config, services=["practicum.v1.TrainerService"], register=register, drain=drain)
     finally:
         await runs.close()
 

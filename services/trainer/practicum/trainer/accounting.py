@@ -44,25 +44,35 @@ class BusyClock:
 
 @dataclass(slots=True)
 class Rejections:
-    """Groups that were rejected whole. Many in a row without one that was taken mean that something is broken, and
-    that waiting longer will not mend it."""
+    """Groups that were rejected whole. Many in a row without one that was taken mean that something is broken; when it
+    may be back, such as a service that is started again, that is only certain after a while."""
 
     limit: int
+    patience_seconds: float
     total: int = 0
+    now: Callable[[], float] = time.monotonic
     reasons: Counter[str] = field(default_factory=Counter)
     _row: int = 0
+    _since: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, reason: str) -> bool:
-        """Counts one. True when it was one too many in a row."""
+    def add(self, reason: str, *, passing: bool) -> bool:
+        """Counts one. True when the run had better end."""
         log.warning("group_rejected", reason=reason)
         with self._lock:
+            self._since = self._since if self._row else self.now()
             self.total += 1
             self._row += 1
             self.reasons[reason] += 1
-            return self._row >= self.limit
+            waited = self.now() - self._since >= self.patience_seconds
+            return self._row >= self.limit and (waited or not passing)
 
     def accepted(self) -> None:
         """A group was taken."""
         with self._lock:
             self._row = 0
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait before the next group, so that a service that is away does not cost all tasks."""
+        return min(5.0, 0.05 * self._row)

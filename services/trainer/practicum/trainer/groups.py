@@ -14,7 +14,12 @@ SCORED = frozenset(
 
 
 class Rejected(Exception):
-    """The group can't be trained on; the text says why. It is never trained as zeros."""
+    """The group can't be trained on; the text says why. It is never trained as zeros. `passing`: the next may well be
+    usable, once what failed is back."""
+
+    def __init__(self, why: str, *, passing: bool = False) -> None:
+        super().__init__(why)
+        self.passing = passing
 
 
 class GroupBook:
@@ -71,7 +76,7 @@ def trainable_rollout(trajectory: trajectory_pb2.Trajectory, tokenizer_digest: s
     """One rollout as rows, or Rejected."""
     if trajectory.outcome not in SCORED:
         outcome = trajectory_pb2.Outcome.Name(trajectory.outcome) if trajectory.outcome in OUTCOMES else "unknown"
-        raise Rejected(f"a rollout ended with {outcome} {trajectory.error.reason}".strip())
+        raise Rejected(f"a rollout ended with {outcome} {trajectory.error.reason}".strip(), passing=True)
     for graph in trajectory.token_graphs:
         if graph.tokenizer_digest != tokenizer_digest:
             raise Rejected(f"tokens are of tokenizer {graph.tokenizer_digest!r}, not {tokenizer_digest!r}")

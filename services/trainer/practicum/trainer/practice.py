@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import shutil
 import time
@@ -21,6 +22,7 @@ from practicum.trainer.staleness import Lineage, added, histogram
 from practicum.v1 import task_pb2, trainer_pb2
 
 REJECTED_IN_A_ROW = 32
+PATIENCE_SECONDS = 120.0
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ class Practice:
         self.checkpoint = context.progress.now.checkpoint
         kept = self.checkpoint or Checkpoint(step=0, folder="")
         self.step = kept.step
-        self.rejections = Rejections(REJECTED_IN_A_ROW, total=kept.rejected_groups)
+        self.rejections = Rejections(REJECTED_IN_A_ROW, PATIENCE_SECONDS, total=kept.rejected_groups)
         self._lineage = Lineage(kept.lineage)
         self._maker = context.maker(stage.name)
         self._numbers = itertools.count()
@@ -64,7 +66,8 @@ class Practice:
                 trajectories, size=self.settings.group_size, tokenizer_digest=self._digest, lineage=self._lineage
             )
         except Rejected as rejected:
-            self._reject(str(rejected))
+            self._reject(str(rejected), passing=rejected.passing)
+            await asyncio.sleep(self.rejections.pause_seconds)
             return None
         self.rejections.accepted()
         return group
@@ -73,11 +76,11 @@ class Practice:
         """Whether a group may still be trained on. Asked when its turn comes: admission alone does not bound it."""
         age = self.step - oldest_step
         if age > self.settings.max_staleness:
-            self._reject(f"it was {age} steps old when its turn came")
+            self._reject(f"it was {age} steps old when its turn came", passing=True)
         return age <= self.settings.max_staleness
 
-    def _reject(self, why: str) -> None:
-        if self.rejections.add(why):
+    def _reject(self, why: str, *, passing: bool) -> None:
+        if self.rejections.add(why, passing=passing):
             raise RunFailed(f"{REJECTED_IN_A_ROW} groups in a row were rejected; the last because {why}")
 
     def publish(self, write: Callable[[Path], None], *, step: int) -> int:

@@ -11,6 +11,8 @@ import threading
 import traceback
 from pathlib import Path
 
+from grpc import aio
+
 from practicum.common.logging import configure_logging
 from practicum.common.processes import exit_with_parent
 from practicum.trainer.context import RunContext
@@ -22,6 +24,7 @@ from practicum.trainer.progress import ProgressFile
 from practicum.trainer.publishing import Publisher
 from practicum.trainer.recipe import Backend, carry_out
 from practicum.trainer.reporter import Reporter
+from practicum.trainer.retry import reason
 from practicum.trainer.rollouts import Rollouts
 from practicum.trainer.tasks import RUN_LABEL
 from practicum.v1 import trainer_pb2
@@ -77,6 +80,9 @@ def run(arguments: argparse.Namespace, loop: LoopThread) -> int:
         return EXIT_STOPPED
     except RunFailed as error:
         context.reporter.note(str(error))
+        return EXIT_FAILED
+    except aio.AioRpcError as error:
+        context.reporter.note(f"a call to another service failed: {reason(error)}")
         return EXIT_FAILED
     finally:
         leave_behind(context)

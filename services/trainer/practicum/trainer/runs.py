@@ -64,7 +64,6 @@ class Runs:
         self._entries: dict[str, Entry] = {}
         self._starting = asyncio.Lock()
         self._closed = False
-        folder.mkdir(parents=True, exist_ok=True)
         for spec_file in sorted(folder.glob("*/spec.binpb")):
             self._open(trainer_pb2.RunSpec.FromString(spec_file.read_bytes()))
 
