@@ -267,3 +267,26 @@ def test_results_may_be_long_in_coming_for_many_sessions_at_once(door: Door) -> 
         assert len(events) == number + 2
         assert events[-1].result.text == "done"
     assert json.loads(door.call("m3", "rough__look", call_id="2").text)["folder"]
+
+
+def test_every_call_ends_when_servers_are_killed_during_calls(gateway: Service, door: Door) -> None:
+    """Each with its answer or as lost, never with another's; sessions whose server lives go on."""
+    before = {process.pid for process in descendants(gateway)}
+    calls = {}
+    for number in range(20):
+        door.open(f"k{number}", "rough")
+        calls[number] = door.start_call(f"k{number}", "rough__report", steps=5, pause=0.1)
+        next(calls[number])
+    servers = [process for process in descendants(gateway) if process.pid not in before]
+    assert len(servers) == 20
+    for server in servers[::5]:
+        server.kill()
+    for call in calls.values():
+        try:
+            assert list(call)[-1].result.text == "done"
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.UNAVAILABLE
+    assert eventually(lambda: sum(door.state(f"k{number}").state == pb.SESSION_STATE_LOST for number in calls) == 4)
+    for number in calls:
+        if door.state(f"k{number}").state == pb.SESSION_STATE_READY:
+            assert door.call(f"k{number}", "rough__count", call_id="2").text == "1"
