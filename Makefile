@@ -2,15 +2,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := $(PYTHON) scripts/setup.py
+SEED ?= 1
+STEPS ?= 80
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test proto
+.PHONY: help setup demo quickstart check test proto bench accept-quickstart accept-executor accept-environments accept-inference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 22
 
 setup: ## build .venv and .venv-vllm from exact pins (resumes; nothing to do when up to date)
 	@$(SETUP) services dev areal vllm
+
+demo: ## scripted agents solve tasks on two nodes (small set-up, no model)
+	@$(SETUP) services
+	$(BIN)/practicum demo
+
+quickstart: ## teach a tiny model to use a tool: SEED=1 STEPS=80 FRESH=1
+	@$(SETUP) services areal vllm
+	$(BIN)/practicum quickstart --seed $(SEED) --steps $(STEPS) $(if $(FRESH),--fresh)
 
 check: ## lint, types, contracts, unit tests
 	@$(SETUP) dev
@@ -22,10 +32,29 @@ check: ## lint, types, contracts, unit tests
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit
 
-test: check ## everything that needs no GPU: sets up what it needs
+test: ## everything that needs no GPU, real vLLM and AReaL included: sets up what it needs
+	@$(MAKE) --no-print-directory setup check
 	$(BIN)/pytest -q tests --ignore=tests/unit
 
 proto: ## generate the committed bindings
 	@$(SETUP) dev
 	$(BIN)/buf lint
 	bash scripts/generate_bindings.sh
+
+bench: accept-environments accept-inference ## measure what sessions, calls and tokens cost
+
+accept-quickstart: ## the quickstart with three seeds and its controls (half an hour)
+	@$(SETUP) services areal vllm
+	$(BIN)/python benchmarks/accept_quickstart.py
+
+accept-executor: ## kill -9 of nodes and of the executor, again and again
+	@$(SETUP) services dev
+	$(BIN)/python benchmarks/accept_executor.py
+
+accept-environments: ## what a session and a call of the environment gateway cost
+	@$(SETUP) services
+	$(BIN)/python benchmarks/env_gateway.py
+
+accept-inference: ## the inference proxy beside vLLM alone
+	@$(SETUP) services areal vllm
+	$(BIN)/python benchmarks/inference_proxy.py

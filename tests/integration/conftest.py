@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,15 @@ from support.vllm_engine import VllmEngine
 def weights_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where checkpoints are published; one for all, since the engine remembers what it serves."""
     return tmp_path_factory.mktemp("weights")
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model with random weights."""
+    folder = tmp_path_factory.mktemp("model")
+    command = [sys.executable, "-m", "practicum.environments.boxes.model", "--output", str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -36,10 +36,11 @@ class Service:
     flags: Sequence[str]
     log: Path
     process: subprocess.Popen[bytes] | None = None
+    python: Path = Path(sys.executable)
 
     def launch(self) -> None:
         """Starts the process."""
-        command = [sys.executable, "-m", f"practicum.{self.name}", "--address", self.address, *self.flags]
+        command = [str(self.python), "-m", f"practicum.{self.name}", "--address", self.address, *self.flags]
         with self.log.open("ab") as log:
             environment = os.environ | {"PYTHONPATH": str(TESTS)}
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)

@@ -21,7 +21,7 @@ Folder = Annotated[Path, typer.Option(help="Folder for databases, logs and resul
 
 @app.command()
 def up(
-    folder: Folder = Path("practicum"),
+    folder: Folder = Path("runs/up"),
     base_port: BasePort = BASE_PORT,
     catalogue: Catalogue = CATALOGUE,
     nodes: Annotated[int, typer.Option(min=0, help="Nodes to start.")] = 2,
@@ -41,7 +41,7 @@ def up(
 
 @app.command()
 def demo(
-    folder: Folder = Path("practicum-demo"),
+    folder: Folder = Path("runs/demo"),
     base_port: BasePort = BASE_PORT,
     catalogue: Catalogue = CATALOGUE,
     tasks: Annotated[int, typer.Option(min=1, help="Tasks to solve.")] = 500,
@@ -55,7 +55,7 @@ def demo(
 
 @app.command()
 def quickstart(
-    folder: Annotated[Path | None, typer.Option(help="Folder for everything; default quickstart/seed-N.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Folder for everything; default runs/quickstart/seed-N.")] = None,
     seed: Annotated[int, typer.Option(help="For the model, the tasks and the training.")] = 1,
     base_port: BasePort = BASE_PORT,
     catalogue: Catalogue = CATALOGUE,
@@ -70,7 +70,7 @@ def quickstart(
     with explained():
         run(
             Settings(
-                (folder or Path("quickstart") / f"seed-{seed}").resolve(),
+                (folder or Path("runs/quickstart") / f"seed-{seed}").resolve(),
                 seed=seed,
                 base_port=base_port,
                 catalogue=catalogue,
