@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from practicum.trainer.consumption import centred, padded, trainable_group
+from practicum.trainer.consumption import centred, informative, padded, trainable_group
 from practicum.trainer.groups import GroupBook, Rejected
 from practicum.trainer.rows import GraphError, rows_of
 from practicum.trainer.staleness import Lineage, added, histogram
@@ -123,6 +123,12 @@ def test_a_group_becomes_tensors_with_an_advantage_for_each_row() -> None:
     assert tensors["attention_mask"].sum(axis=1).tolist() == [7, 2]
     assert tensors["loss_mask"].sum(axis=1).tolist() == [4, 1]
     assert tensors["versions"].tolist() == [[-1, -1, 10, 10, -1, 10, 11], [-1, 10, -1, -1, -1, -1, -1]]
+
+
+def test_groups_that_fared_alike_are_left_out_and_the_loss_stays_the_same() -> None:
+    """Golden: 50 of 80 tokens are kept; their sum over 80 is 5/8 of their mean over 50."""
+    assert informative([[0.5, -0.5], [0.0, 0.0], [0.25, -0.25]], [10, 30, 40]) == ([0, 2], 0.625)
+    assert informative([[0.0], [0.0]], [1, 3]) == ([0], 0.25)
 
 
 def test_an_agent_that_failed_counts_as_zero_but_infrastructure_never_does() -> None:

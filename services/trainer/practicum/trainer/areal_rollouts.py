@@ -15,7 +15,7 @@ from areal.api.cli_args import InferenceEngineConfig
 from areal.infra import RemoteInfEngine, WorkflowExecutor
 from areal.utils import logging
 
-from practicum.trainer.consumption import TrainableGroup, padded
+from practicum.trainer.consumption import TrainableGroup, informative, padded
 from practicum.trainer.practice import Consumed, Practice
 from practicum.v1 import task_pb2
 
@@ -101,32 +101,27 @@ class Batch:
 
     def __init__(self, practice: Practice, engine: PublishedEngine, workflow: GroupWorkflow) -> None:
         self._practice, self._engine, self._workflow = practice, engine, workflow
-        self._rows: list[TensorDict] = []
-        self._tokens: list[int] = []
+        self._taken: list[tuple[TrainableGroup, TensorDict]] = []
         self.consumed: list[Consumed] = []
 
     @property
     def missing(self) -> int:
         """Groups that are still to be taken."""
-        return self._practice.settings.groups_per_step - len(self.consumed)
+        return self._practice.settings.groups_per_step - len(self._taken)
 
     def take(self, arrived: Sequence[TensorDict]) -> None:
         """Takes those that are not too stale by now."""
         for rows in arrived:
             group = self._workflow.ready.pop(int(rows.pop(GROUP)[0]))
-            if not self._practice.fresh(group.oldest_step):
+            if self._practice.fresh(group.oldest_step):
+                self._taken.append((group, rows))
+                self.consumed.append(self._practice.consumed(group))
+            else:
                 self._engine.reject_accepted()
-                continue
-            self.consumed.append(self._practice.consumed(group))
-            self._rows.append(rows)
-            self._tokens.append(sum(int(row.loss_mask.sum()) for row in group.rows))
 
-    def informative(self) -> list[TensorDict]:
-        """The rows that have a gradient. Groups whose rollouts fared alike have none, and cost as much: they are left
-        out, and advantages scaled such that the loss stays the mean over the tokens of all groups (it is linear in
-        them). One group stays when all fared alike."""
-        kept = [index for index, rows in enumerate(self._rows) if bool(rows["rewards"].any())] or [0]
-        share = sum(self._tokens[index] for index in kept) / sum(self._tokens)
-        for index in kept:
-            self._rows[index]["rewards"] = self._rows[index]["rewards"] * share
-        return [self._rows[index] for index in kept]
+    def rows(self) -> list[TensorDict]:
+        """What is computed on: see `informative`."""
+        groups = [group for group, _ in self._taken]
+        kept, scale = informative([group.advantages for group in groups], [group.tokens for group in groups])
+        rows = [self._taken[index][1] for index in kept]
+        return [one | {"rewards": one["rewards"] * scale} for one in rows]

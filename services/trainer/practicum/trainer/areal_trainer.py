@@ -81,7 +81,7 @@ class PractisingActor(Actor):
             self.batch.take(super().prepare_batch(Sized(dataloader, self.batch.missing), **options))
             self.rollout_engine.fill()
         self.practice.clock.batched = time.monotonic()
-        return self.batch.informative()
+        return self.batch.rows()
 
     def update_weights(self, meta: WeightUpdateMeta) -> None:
         """Publishes. AReaL's versions count optimiser steps, the proxy's never fall: the practice relates them."""

@@ -42,7 +42,7 @@ class Child:
         command = [sys.executable, "-m", "practicum.trainer.run"]
         command += ["--spec", str(self._folder / "spec.binpb"), "--events", str(writing)]
         command += ["--executor", neighbours.executor, "--inference", neighbours.inference]
-        command += ["--stop-seconds", str(STOP_SECONDS - 5.0)]
+        command += ["--parent", str(os.getpid()), "--stop-seconds", str(STOP_SECONDS - 5.0)]
         with (self._folder / "stdout.log").open("ab") as out, (self._folder / "stderr.log").open("wb") as err:
             self._process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=[writing], process_group=0

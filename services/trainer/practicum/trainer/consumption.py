@@ -26,6 +26,11 @@ class TrainableGroup:
     rewards: tuple[float, ...]
 
     @property
+    def tokens(self) -> int:
+        """How many are trained."""
+        return sum(int(row.loss_mask.sum()) for row in self.rows)
+
+    @property
     def oldest_step(self) -> int:
         """The step whose weights sampled the oldest token."""
         return oldest(self.steps)
@@ -73,3 +78,14 @@ def centred(rewards: Sequence[float]) -> list[float]:
     1 that would weigh the groups that are nearly solved, or nearly hopeless, the most."""
     mean = sum(rewards) / len(rewards)
     return [reward - mean for reward in rewards]
+
+
+def informative(advantages: Sequence[Sequence[float]], tokens: Sequence[int]) -> tuple[list[int], float]:
+    """Which groups of a step have a gradient, and what their advantages are to be multiplied by.
+
+    A group whose rollouts fared alike has none, and costs as much to compute. Without it the loss would be the mean
+    over fewer tokens; PPO's loss is linear in the advantages, so scaled ones make it the mean over all of them again.
+    `tokens`: trained tokens of each group. One group is named when all fared alike.
+    """
+    kept = [index for index, group in enumerate(advantages) if any(group)] or [0]
+    return kept, sum(tokens[index] for index in kept) / sum(tokens)

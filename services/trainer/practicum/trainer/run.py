@@ -37,11 +37,12 @@ def main() -> None:
     parser.add_argument("--events", type=int, required=True, help="the descriptor that events are written to")
     parser.add_argument("--executor", required=True, help="the executor's address")
     parser.add_argument("--inference", required=True, help="the inference proxy's address")
+    parser.add_argument("--parent", type=int, required=True, help="the process that starts this, and ends it")
     parser.add_argument("--stop-seconds", type=float, default=30.0, help="how long stopping may take")
     arguments = parser.parse_args()
     loop = LoopThread()
     on_signal(loop, arguments.stop_seconds)
-    exit_with_parent()
+    exit_with_parent(arguments.parent)
     configure_logging()
     with (arguments.spec.with_name("lock")).open("w") as lock:
         # A process of this run whose service was killed may still be writing its last checkpoint.
