@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ STOP_SECONDS = 15.0
 MAX_RESTARTS = 5
 
 # Services end with the command even when it is killed with -9.
-BIND = [sys.executable, "-m", "practicum.common.processes"]
+BIND = [sys.executable, "-m", "practicum.common.processes", str(os.getpid())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ def model_children(plan: Plan, model: Path) -> list[Child]:
 def service(module: str, address: str, folder: Path, *flags: str, name: str | None = None, stop_rank: int = 0) -> Child:
     """A service of ours as a child."""
     name = name or module
-    command = [sys.executable, "-m", f"practicum.{module}", "--address", address, "--exit-with-parent", *flags]
+    command = [sys.executable, "-m", f"practicum.{module}", "--address", address]
+    command += ["--exit-with-parent", str(os.getpid()), *flags]
     log = folder / "logs" / f"{name}.log"
     return Child(name, command, log, lambda: healthy(address), address=address, stop_rank=stop_rank)

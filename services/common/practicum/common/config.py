@@ -27,7 +27,9 @@ class ServiceParser(argparse.ArgumentParser):
         self.service = service
         self.add_argument("--address", default=f"127.0.0.1:{port}", help="where to serve (default: %(default)s)")
         self.add_argument("--insecure", action="store_true", help="serve on an address that others can reach")
-        self.add_argument("--exit-with-parent", action="store_true", help="stop when the process that starts this ends")
+        self.add_argument(
+            "--exit-with-parent", type=int, metavar="PID", help="stop when this process, which starts the service, ends"
+        )
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """As argparse's, with the variable's value as the default."""
@@ -57,8 +59,8 @@ def server_config(arguments: argparse.Namespace) -> ServerConfig:
 def run_service(arguments: argparse.Namespace, main: Coroutine[Any, Any, None]) -> None:
     """Runs a service's main coroutine; a ConfigError ends the process with its sentence and exit code 2."""
     configure_logging()
-    if arguments.exit_with_parent:
-        exit_with_parent()
+    if arguments.exit_with_parent is not None:
+        exit_with_parent(arguments.exit_with_parent)
     try:
         asyncio.run(main)
     except ConfigError as error:

@@ -11,19 +11,21 @@ from collections.abc import Sequence
 PR_SET_PDEATHSIG = 1
 
 
-def exit_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """Has the kernel send this process a signal when the thread that started it ends, by kill -9 too."""
-    parent = os.getppid()
+def exit_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> None:
+    """Has the kernel send this process a signal when its parent ends, by kill -9 too.
+
+    `parent`: the process id of who started this; it may have ended already, before the kernel was told.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-    if os.getppid() != parent:  # It ended before the kernel was told.
+    if os.getppid() != parent:
         os.kill(os.getpid(), number)
 
 
 def bound(command: Sequence[str]) -> list[str]:
     """The command line that runs a foreign program under `exit_with_parent`: the setting survives exec."""
-    return [sys.executable, "-m", "practicum.common.processes", *command]
+    return [sys.executable, "-m", "practicum.common.processes", str(os.getpid()), *command]
 
 
 if __name__ == "__main__":
-    exit_with_parent()
-    os.execvp(sys.argv[1], sys.argv[1:])
+    exit_with_parent(int(sys.argv[1]))
+    os.execvp(sys.argv[2], sys.argv[2:])

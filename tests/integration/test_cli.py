@@ -1,0 +1,181 @@
+"""The `practicum` command, as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.boxes import boxes_tasks
+from support.services import Service, Services, unused_address
+
+from practicum.client import ExecutorClient, read_trajectories
+
+PRACTICUM = str(Path(sys.executable).with_name("practicum"))
+SOLVER = ("--agent", "boxes_solver=practicum.environments.boxes.agents:solver")
+
+
+def practicum(*arguments: str, status: int = 0) -> str:
+    """Runs the command to its end; returns what it printed."""
+    done = subprocess.run([PRACTICUM, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
+def base_port() -> str:
+    """The first of several ports that nobody listens on."""
+    return unused_address().rpartition(":")[2]
+
+
+@pytest.fixture
+def executor(services: Services) -> Service:
+    """An executor with everything that scripted agents need."""
+    executor = services.executor()
+    gateway = services.start("env_gateway", "--catalogue", "environments/catalogue.json")
+    services.node("node", executor, gateway, *SOLVER)
+    return executor
+
+
+def test_tasks_go_in_and_trajectories_come_out(executor: Service, tmp_path: Path) -> None:
+    """submit, trajectories, watch, nodes."""
+    at = ("--executor", executor.address)
+    practicum("submit", str(tasks_file(tmp_path, 3)), "--wait", *at)
+    assert practicum("trajectories", "--limit", "2", *at).count("finished") == 2
+    assert "box__open" in practicum("watch", "t0/0", *at)
+    assert "node" in practicum("nodes", *at)
+    practicum("trajectories", "--output", str(tmp_path / "out.jsonl"), *at)
+    assert {t.task_id for t in read_trajectories(tmp_path / "out.jsonl")} == {"t0", "t1", "t2"}
+    lines = practicum("trajectories", "--json", "--min-reward", "1", *at).splitlines()
+    assert {json.loads(line)["taskId"] for line in lines} == {"t0", "t1", "t2"}
+
+
+def tasks_file(folder: Path, count: int) -> Path:
+    """So many games."""
+    from google.protobuf import json_format
+
+    path = folder / "tasks.jsonl"
+    path.write_text("".join(json_format.MessageToJson(t, indent=None) + "\n" for t in boxes_tasks(count)))
+    return path
+
+
+def test_wrong_input_is_explained(tmp_path: Path) -> None:
+    """What is wrong and what to do, and no traceback."""
+    nobody = unused_address()
+    assert f"nothing answers at {nobody}" in practicum("nodes", "--executor", nobody, status=1)
+    (tmp_path / "tasks.jsonl").write_text('{"nonsense": 1}\n')
+    assert "tasks.jsonl, line 1" in practicum("submit", str(tmp_path / "tasks.jsonl"), status=1)
+    assert "give a file of tasks, or --instruction" in practicum("submit", status=1)
+    assert "No such file" in practicum("submit", str(tmp_path / "missing.jsonl"), status=1)
+    text = practicum("up", "--model", str(tmp_path), "--folder", str(tmp_path / "up"), status=1)
+    assert "no config.json there" in text
+
+
+def test_the_demo_solves_its_tasks(tmp_path: Path) -> None:
+    """And ends with a table."""
+    text = practicum("demo", "--tasks", "40", "--folder", str(tmp_path / "demo"), "--base-port", base_port())
+    assert re.search(r"all +40 +40", text), text
+    assert processes_of(tmp_path) == []
+
+
+def test_a_taken_port_is_named(executor: Service, tmp_path: Path) -> None:
+    """With the service that should listen there."""
+    port = executor.address.rpartition(":")[2]
+    text = practicum("up", "--folder", str(tmp_path / "up"), "--base-port", port, status=1)
+    assert f"{executor.address} is taken, and executor should listen there" in text
+    assert processes_of(tmp_path / "up") == []
+
+
+def test_doctor_says_what_runs(executor: Service) -> None:
+    """Whatever it finds, it is a table."""
+    port = executor.address.rpartition(":")[2]
+    done = subprocess.run([PRACTICUM, "doctor", "--base-port", port], capture_output=True, text=True, check=False)
+    assert f"{executor.address} serves" in done.stdout
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts commands, and ends them."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [PRACTICUM, *arguments]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_up_starts_again_what_was_killed(tmp_path: Path, running: Callable[..., subprocess.Popen[str]]) -> None:
+    """And Ctrl-C leaves neither a process nor a port."""
+    port = base_port()
+    process = running("up", "--folder", str(tmp_path), "--base-port", port, *SOLVER)
+    read_until(process, "Ctrl-C stops everything")
+    with ExecutorClient(f"127.0.0.1:{port}") as client:
+        client.submit(boxes_tasks(10))
+        (gateway,) = (p for p in processes_of(tmp_path) if "practicum.env_gateway --address" in " ".join(p.cmdline()))
+        gateway.kill()
+        read_until(process, "env_gateway ended, and was started again")
+        client.submit(boxes_tasks(10, prefix="again"))
+        found = client.trajectories("reader")
+        assert all(next(found).reward == 1.0 for _ in range(20))
+        found.close()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_service_outlives_up(
+    number: signal.Signals, tmp_path: Path, running: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """However it ends, kill -9 included, and while it is still starting."""
+    process = running("up", "--folder", str(tmp_path), "--base-port", base_port())
+    wait_for(lambda: len(processes_of(tmp_path)) >= 3)
+    process.send_signal(number)
+    process.wait(30)
+    wait_for(lambda: processes_of(tmp_path) == [])
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """The processes that work in a folder, the command itself left out."""
+    return [p for p in psutil.process_iter() if str(folder) in told(p) and f"{PRACTICUM} " not in told(p)]
+
+
+def told(process: psutil.Process) -> str:
+    """A process's command line and where it logs."""
+    try:
+        return " ".join([*process.cmdline(), *(file.path for file in process.open_files())])
+    except psutil.Error:
+        return ""
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Reads output up to a line with this text."""
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if text in line:
+            return
+    raise AssertionError("".join(seen))
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Looks again and again."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
