@@ -81,9 +81,13 @@ class Figure:
 class Bench:
     """A gateway process and calls on it."""
 
-    def __init__(self, process: psutil.Process, stub: env_gateway_pb2_grpc.EnvGatewayServiceAsyncStub) -> None:
+    def __init__(
+        self, process: psutil.Process, stub: env_gateway_pb2_grpc.EnvGatewayServiceAsyncStub, folder: str = ""
+    ) -> None:
+        """`folder`: where its sessions have theirs."""
         self.process = process
         self.stub = stub
+        self.folder = folder
 
     def cpu_ms(self) -> float:
         """CPU of the gateway, its launcher, and all servers that ended."""
@@ -261,7 +265,7 @@ async def leftovers(bench: Bench, count: int = 1000) -> list[Figure]:
 
     for number in range(count):
         await cycle(number)
-    folders = sum(name.startswith("practicum-session-") for name in os.listdir(tempfile.gettempdir()))  # noqa: PTH208
+    folders = sum(name.startswith("practicum-session-") for name in os.listdir(bench.folder))  # noqa: PTH208
     return [
         Figure(
             f"processes left after {count} cycles, half killed", len(launcher.children(recursive=True)), "processes", 0
@@ -270,27 +274,28 @@ async def leftovers(bench: Bench, count: int = 1000) -> list[Figure]:
     ]
 
 
-def write_catalogue(folder: Path) -> Path:
-    """The game, forked; the SDK's server, forked and not."""
+def game(folder: Path) -> dict[str, object]:
+    """The bundled game, forked."""
+    return {"box": COMMAND | {"fork": "practicum.environments.boxes.server:main"}}
+
+
+def on_the_sdk(folder: Path) -> dict[str, object]:
+    """The SDK's server, forked and not. Apart from the game, whose forks would carry the SDK's memory along."""
     server = folder / "hello_server.py"
     server.write_text(SDK_SERVER)
     fresh = {"command": sys.executable, "args": [str(server)]}
-    box = COMMAND | {"fork": "practicum.environments.boxes.server:main"}
-    servers = {"box": box, "forked": fresh | {"fork": "hello_server:main"}, "fresh": fresh}
-    catalogue = folder / "catalogue.json"
-    catalogue.write_text(json.dumps({"mcpServers": servers}))
-    return catalogue
+    return {"forked": fresh | {"fork": "hello_server:main"}, "fresh": fresh}
 
 
 @asynccontextmanager
-async def gateway() -> AsyncIterator[Bench]:
+async def gateway(servers: Callable[[Path], dict[str, object]]) -> AsyncIterator[Bench]:
     """A gateway process on a free port, with a temporary folder of its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     with tempfile.TemporaryDirectory() as folder:
-        tempfile.tempdir = folder
-        catalogue = write_catalogue(Path(folder))
+        catalogue = Path(folder) / "catalogue.json"
+        catalogue.write_text(json.dumps({"mcpServers": servers(Path(folder))}))
         command = [sys.executable, "-m", "practicum.env_gateway", "--address", address, "--catalogue", str(catalogue)]
         quiet = asyncio.subprocess.DEVNULL
         environment = os.environ | {"TMPDIR": folder, "PYTHONPATH": folder}
@@ -298,7 +303,7 @@ async def gateway() -> AsyncIterator[Bench]:
         try:
             async with connect(address) as channel:
                 await asyncio.wait_for(channel.channel_ready(), 60)
-                yield Bench(psutil.Process(process.pid), env_gateway_pb2_grpc.EnvGatewayServiceStub(channel))
+                yield Bench(psutil.Process(process.pid), env_gateway_pb2_grpc.EnvGatewayServiceStub(channel), folder)
         finally:
             process.terminate()
             await process.wait()
@@ -307,11 +312,12 @@ async def gateway() -> AsyncIterator[Bench]:
 async def main() -> int:
     """Measures all; the exit status."""
     figures: list[Figure] = []
-    async with gateway() as bench:
-        for measure in (sessions, calls, opening, many, leftovers):
-            for figure in await measure(bench):
-                print(figure, flush=True)
-                figures.append(figure)
+    for servers, measures in ((game, (sessions, calls, many, leftovers)), (on_the_sdk, (opening,))):
+        async with gateway(servers) as bench:
+            for measure in measures:
+                for figure in await measure(bench):
+                    print(figure, flush=True)
+                    figures.append(figure)
     return int(not all(figure.good for figure in figures))
 
 
