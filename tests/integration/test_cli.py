@@ -6,19 +6,16 @@ import json
 import re
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from support.boxes import boxes_tasks
+from support.commands import PRACTICUM, processes_of, read_until, wait_for
 from support.services import Service, Services, unused_address
 
 from practicum.client import ExecutorClient, read_trajectories
 
-PRACTICUM = str(Path(sys.executable).with_name("practicum"))
 SOLVER = ("--agent", "boxes_solver=practicum.environments.boxes.agents:solver")
 
 
@@ -147,35 +144,3 @@ def test_no_service_outlives_up(
     process.send_signal(number)
     process.wait(30)
     wait_for(lambda: processes_of(tmp_path) == [])
-
-
-def processes_of(folder: Path) -> list[psutil.Process]:
-    """The processes that work in a folder, the command itself left out."""
-    return [p for p in psutil.process_iter() if str(folder) in told(p) and f"{PRACTICUM} " not in told(p)]
-
-
-def told(process: psutil.Process) -> str:
-    """A process's command line and where it logs."""
-    try:
-        return " ".join([*process.cmdline(), *(file.path for file in process.open_files())])
-    except psutil.Error:
-        return ""
-
-
-def read_until(process: subprocess.Popen[str], text: str) -> None:
-    """Reads output up to a line with this text."""
-    assert process.stdout is not None
-    seen = []
-    for line in process.stdout:
-        seen.append(line)
-        if text in line:
-            return
-    raise AssertionError("".join(seen))
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Looks again and again."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

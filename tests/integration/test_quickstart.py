@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import PRACTICUM, processes_of, read_until
 from support.services import unused_address
-from test_cli import processes_of, read_until
 
-PRACTICUM = str(Path(sys.executable).with_name("practicum"))
 STEPS = "16"
 
 

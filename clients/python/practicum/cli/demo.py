@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from rich.console import Group
 from rich.progress_bar import ProgressBar
 
 from practicum.cli.child import Child
+from practicum.cli.leftovers import forget
 from practicum.cli.screen import Screen, console, screen
 from practicum.cli.suite import Plan, Ports, suite
 from practicum.cli.tables import nodes_table, table, trajectories_table
@@ -27,16 +27,15 @@ REFRESH_SECONDS = 0.25
 
 def demo(folder: Path, *, base_port: int, catalogue: Path, tasks: int) -> None:
     """Starts the services, submits the tasks, shows what happens, and stops everything."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    make_tasks(folder, solver=tasks)
+    forget(folder)
+    make_tasks(folder / "tasks", solver=tasks)
     plan = Plan(folder, Ports(base_port), catalogue, agents=[AGENT], slots=8)
     with suite(plan) as services, screen() as display:
         services.wait(lambda waiting: display.show(starting(waiting), starting(waiting)))
         display.say("executor, gateway and two nodes are up")
         with ExecutorClient(plan.ports.executor) as executor:
             began = time.monotonic()
-            submitted = executor.submit(read_tasks(folder / "solver.jsonl"))
+            submitted = executor.submit(read_tasks(folder / "tasks" / "solver.jsonl"))
             expected = sum(len(task.rollout_ids) for task in submitted)
             found = watch(executor, expected, display)
             seconds = time.monotonic() - began

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from rich.panel import Panel
 from practicum.cli.demo import make_tasks, starting
 from practicum.cli.engine import vllm_python
 from practicum.cli.failures import Refused
+from practicum.cli.leftovers import forget
 from practicum.cli.recipe import AFTER_RL, AFTER_SFT, BEFORE, GREEDY, SAMPLED, WITHOUT_TOOLS, recipe
 from practicum.cli.run_view import RunView
 from practicum.cli.screen import Screen, console, screen
@@ -53,7 +53,7 @@ def quickstart(settings: Settings, *, fresh: bool) -> None:
             f"vLLM's environment is missing ({vllm_python()}); run `make setup`, or set PRACTICUM_VLLM_PYTHON"
         )
     if fresh:
-        shutil.rmtree(settings.folder, ignore_errors=True)
+        forget(settings.folder)
     began = time.monotonic()
     prepare(settings)
     view = RunView()
