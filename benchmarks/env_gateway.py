@@ -297,6 +297,7 @@ async def gateway(servers: Callable[[Path], dict[str, object]]) -> AsyncIterator
         catalogue = Path(folder) / "catalogue.json"
         catalogue.write_text(json.dumps({"mcpServers": servers(Path(folder))}))
         command = [sys.executable, "-m", "practicum.env_gateway", "--address", address, "--catalogue", str(catalogue)]
+        command += ["--exit-with-parent", str(os.getpid())]
         quiet = asyncio.subprocess.DEVNULL
         environment = os.environ | {"TMPDIR": folder, "PYTHONPATH": folder}
         process = await asyncio.create_subprocess_exec(*command, stdout=quiet, stderr=quiet, env=environment)
