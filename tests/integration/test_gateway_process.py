@@ -174,3 +174,21 @@ def test_a_port_in_use_is_told(services: Services, gateway: Service) -> None:
     assert "port is in use" in second.text
     assert "Traceback" not in second.text
     assert serving(gateway.address)
+
+
+def test_folders_of_a_killed_gateway_are_removed_by_the_next(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And those of a gateway that lives stay."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    catalogue = ["--catalogue", write_catalogue(tmp_path, {"mcpServers": {"forked": ROUGH}})]
+    killed, other = (services.start("env_gateway", *catalogue) for _ in range(2))
+    with door_to(killed) as door:
+        door.open("s", "forked")
+    with door_to(other) as door:
+        door.open("s", "forked")
+    assert len(list(tmp_path.glob("practicum-gateway-*/session-*"))) == 2
+    killed.kill()
+    killed.launch()
+    killed.wait_serving()
+    assert len(list(tmp_path.glob("practicum-gateway-*/session-*"))) == 1

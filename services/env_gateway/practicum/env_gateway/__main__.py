@@ -11,6 +11,7 @@ from practicum.common.config import ServiceParser, run_service, server_config
 from practicum.common.errors import ConfigError
 from practicum.common.server import serve
 from practicum.env_gateway.catalogue import Environment, load
+from practicum.env_gateway.folders import sessions_folder
 from practicum.env_gateway.gateway import Gateway
 from practicum.env_gateway.processes import Launcher
 from practicum.env_gateway.service import EnvGatewayService
@@ -27,12 +28,18 @@ def main() -> None:
 
 
 async def run(arguments: argparse.Namespace) -> None:
-    """Builds the launcher, the gateway on it, and serves."""
+    """Reads the catalogue, and serves in a folder of its own."""
     environments = load(arguments.catalogue)
     if arguments.max_sessions < 1:
         raise ConfigError(f"--max-sessions {arguments.max_sessions}: give 1 or more")
+    with sessions_folder() as folder:
+        await serve_sessions(arguments, environments, folder)
+
+
+async def serve_sessions(arguments: argparse.Namespace, environments: dict[str, Environment], folder: Path) -> None:
+    """Serves; sessions have their files in `folder`."""
     async with Launcher(forked(environments)) as launcher:
-        gateway = Gateway(environments, launcher, max_sessions=arguments.max_sessions)
+        gateway = Gateway(environments, launcher, folder=folder, max_sessions=arguments.max_sessions)
 
         def register(server: aio.Server) -> None:
             # The stubs call every method abstract; the generated base answers UNIMPLEMENTED, as the protocol says.

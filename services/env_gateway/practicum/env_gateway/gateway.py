@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import structlog
 
@@ -35,9 +36,13 @@ ADMISSION_RETRY_SECONDS = 1.0
 class Gateway:
     """The environments of a catalogue and the sessions opened on them. Methods are called from one event loop."""
 
-    def __init__(self, environments: Mapping[str, Environment], launcher: Launcher, *, max_sessions: int) -> None:
+    def __init__(
+        self, environments: Mapping[str, Environment], launcher: Launcher, *, folder: Path, max_sessions: int
+    ) -> None:
+        """`folder`: where sessions have their files."""
         self.environments = environments
         self.launcher = launcher
+        self._folder = folder
         self.opened_total = self.calls_total = self.lost_total = 0
         self._max_sessions = max_sessions
         self._open: dict[str, Session] = {}
@@ -128,7 +133,7 @@ class Gateway:
                 retry_after_seconds=ADMISSION_RETRY_SECONDS,
             )
         self._ended.pop(session_id, None)
-        session = Session(session_id, attempt, wish, launcher=self.launcher, on_end=self._on_end)
+        session = Session(session_id, attempt, wish, launcher=self.launcher, folder=self._folder, on_end=self._on_end)
         self._open[session_id] = session
         self.opened_total += 1
         return session

@@ -7,6 +7,7 @@ import enum
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -49,9 +50,16 @@ class Session:
     """An environment's servers and the calls made on them. Methods are called from one event loop."""
 
     def __init__(
-        self, session_id: str, attempt: int, wish: Wish, *, launcher: Launcher, on_end: Callable[[Session], None]
+        self,
+        session_id: str,
+        attempt: int,
+        wish: Wish,
+        *,
+        launcher: Launcher,
+        folder: Path,
+        on_end: Callable[[Session], None],
     ) -> None:
-        """`on_end` is told once, when it is CLOSED or LOST."""
+        """Its files are below `folder`. `on_end` is told once, when it is CLOSED or LOST."""
         self.id = session_id
         self.attempt = attempt
         self.wish = wish
@@ -64,6 +72,7 @@ class Session:
         self.tools: dict[str, Tool] = {}
         self._calls: dict[str, Call] = {}
         self._launcher = launcher
+        self._folder = folder
         self._on_end = on_end
         self._upstreams: list[Upstream] = []
         self._workspace: Workspace | None = None
@@ -158,7 +167,7 @@ class Session:
 
     async def _open_servers(self) -> None:
         wish, limits = self.wish, self.wish.environment.limits
-        self._workspace = Workspace()
+        self._workspace = Workspace(self._folder)
         self._upstreams = [
             Upstream(server.name, self._workspace.command(server, wish.parameters_json), self._launcher)
             for server in wish.environment.servers

@@ -18,14 +18,14 @@ PARAMETERS = "PRACTICUM_ENVIRONMENT_PARAMETERS"
 class Workspace:
     """A fresh folder: servers work in `workspace` and what they write to stderr lies beside it."""
 
-    def __init__(self) -> None:
-        """Unavailable when there is no room for it."""
+    def __init__(self, root: Path) -> None:
+        """Below `root`. Unavailable when there is no room for it."""
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="practicum-session-"))
+            self._folder = Path(tempfile.mkdtemp(prefix="session-", dir=root))
             self._home = self._folder / "workspace"
             self._home.mkdir()
         except OSError as error:
-            what = f"can't make a folder in {tempfile.gettempdir()}: {error.strerror}"
+            what = f"can't make a folder in {root}: {error.strerror}"
             raise Unavailable(what, reason="ENVIRONMENT_OPEN_FAILED", metadata={"dispatched": "false"}) from error
 
     def command(self, server: Server, parameters_json: str) -> Command:
