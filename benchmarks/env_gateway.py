@@ -19,10 +19,10 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from figures import Figure, report
 from grpc import aio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -55,27 +55,6 @@ GAME = json.dumps({"chain": [17, 42], "coin": 33})
 OPEN_BOX = json.dumps({"id": 17})
 # As many rollouts as the quickstart has in flight, each with two calls, which is its average.
 CONCURRENT, CALLS = 64, 2
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A measured value and its bar."""
-
-    what: str
-    value: float
-    unit: str
-    bar: float
-    at_least: bool = False
-
-    @property
-    def good(self) -> bool:
-        """Whether the bar is met."""
-        return self.value >= self.bar if self.at_least else self.value <= self.bar
-
-    def __str__(self) -> str:
-        sign = "≥" if self.at_least else "≤"
-        verdict = "ok" if self.good else "MISSED"
-        return f"{self.what:76} {self.value:9.2f} {self.unit:9} {sign} {self.bar:<7.4g} {verdict}"
 
 
 class Bench:
@@ -144,8 +123,8 @@ async def sessions(bench: Bench, count: int = 640) -> list[Figure]:
     per_session = (bench.cpu_ms() - cpu) / count
     rate = count / (time.perf_counter() - started)
     return [
-        Figure(f"CPU of a forked session: open, {CALLS} calls, score, close", per_session, "ms", 10),
-        Figure(f"forked sessions, {CONCURRENT} at once", rate, "a second", 40, at_least=True),
+        Figure(f"CPU of a forked session: open, {CALLS} calls, score, close", per_session, " ms", at_most=10),
+        Figure(f"forked sessions, {CONCURRENT} at once", rate, " a second", at_least=40),
     ]
 
 
@@ -159,7 +138,7 @@ async def calls(bench: Bench, count: int = 2000) -> list[Figure]:
     await bench.close("calls")
     direct, bare = await direct_call_ms(count), await bare_call_ms(count)
     what = f"CPU of the gateway a call (MCP client alone {direct:.2f} ms, gRPC alone {bare:.2f} ms)"
-    return [Figure(what, ours, "ms", 2 * (direct + bare))]
+    return [Figure(what, ours, " ms", at_most=2 * (direct + bare))]
 
 
 async def bare_call_ms(count: int) -> float:
@@ -229,9 +208,8 @@ async def opening(bench: Bench, count: int = 7) -> list[Figure]:
         Figure(
             f"a fork opens faster ({forked:.1f} ms) than a new process ({fresh:.0f} ms)",
             fresh / forked,
-            "times",
-            15,
-            True,
+            " times",
+            at_least=15,
         )
     ]
 
@@ -246,8 +224,8 @@ async def many(bench: Bench, count: int = 200) -> list[Figure]:
     memory = statistics.mean(server.memory_full_info().uss for server in servers) / 2**20
     await at_once(CONCURRENT, bench.close, names)
     return [
-        Figure("sessions alive at once, each answering", texts.count("box 42"), "sessions", count, at_least=True),
-        Figure("memory of its own of a forked server", memory, "MiB", 10),
+        Figure("sessions alive at once, each answering", texts.count("box 42"), at_least=count),
+        Figure("memory of its own of a forked server", memory, " MiB", at_most=10),
     ]
 
 
@@ -265,13 +243,16 @@ async def leftovers(bench: Bench, count: int = 1000) -> list[Figure]:
 
     for number in range(count):
         await cycle(number)
-    folders = len(list(Path(bench.folder).glob("practicum-gateway-*/session-*")))
+    folders = session_folders(bench.folder)
     return [
-        Figure(
-            f"processes left after {count} cycles, half killed", len(launcher.children(recursive=True)), "processes", 0
-        ),
-        Figure("folders left", folders, "folders", 0),
+        Figure(f"processes left after {count} cycles, half killed", len(launcher.children(recursive=True)), at_most=0),
+        Figure("folders left", folders, at_most=0),
     ]
+
+
+def session_folders(folder: str) -> int:
+    """How many sessions' folders there are."""
+    return len(list(Path(folder).glob("practicum-gateway-*/session-*")))
 
 
 def game(folder: Path) -> dict[str, object]:
@@ -316,10 +297,9 @@ async def main() -> int:
     for servers, measures in ((game, (sessions, calls, many, leftovers)), (on_the_sdk, (opening,))):
         async with gateway(servers) as bench:
             for measure in measures:
-                for figure in await measure(bench):
-                    print(figure, flush=True)
-                    figures.append(figure)
-    return int(not all(figure.good for figure in figures))
+                figures += await measure(bench)
+    method = "CPU of the gateway, its launcher and the servers together, as the kernel counts it; medians for latencies"
+    return report("environment gateway", figures, method=method)
 
 
 if __name__ == "__main__":
