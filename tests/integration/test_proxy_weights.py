@@ -54,14 +54,14 @@ async def proxy(engine: VllmEngine, player: Path, weights_root: Path) -> AsyncIt
 class Talk:
     """A long generation under way."""
 
-    def __init__(self, proxy: Proxy, session_id: str, *, tokens: int = TALK_TOKENS, seed: int = 1) -> None:
+    def __init__(self, proxy: Proxy, session_id: str, *, tokens: int = TALK_TOKENS) -> None:
         self.session_id = session_id
         self.responses: list[inference_pb2.GenerateResponse] = []
         self._request = inference_pb2.GenerateRequest(
             session_id=session_id,
             attempt=1,
             prompt_token_ids=np.array([3, 20, 40, 60, 80], "<i4").tobytes(),
-            sampling=inference_pb2.Sampling(max_tokens=tokens, seed=seed),
+            sampling=inference_pb2.Sampling(max_tokens=tokens),
         )
         self._proxy = proxy
         self._progress = asyncio.Condition()
@@ -90,7 +90,7 @@ async def test_versions_rise_within_a_generation_and_each_token_scores_under_its
 ) -> None:
     """Updates and a refusal in the middle of six generations: exact log-probabilities, nothing lost."""
     served = {await publish(proxy, talkers[0]): talkers[0]}
-    talks = [Talk(proxy, f"talk-{seed}", seed=seed) for seed in range(TALKS)]
+    talks = [Talk(proxy, f"talk-{number}") for number in range(TALKS)]
     await talks[0].reaches(100)
     served[await publish(proxy, talkers[1])] = talkers[1]
     await talks[0].reaches(200)

@@ -15,7 +15,7 @@ FOUND = ("box 204", "coin 53")
 FILE = "model.safetensors"
 
 
-def make_player(folder: Path, *, steps: int = 60) -> None:
+def make_player(folder: Path, *, steps: int = 100) -> None:
     """A model that has learnt one game by heart, so that it really calls its tool and really answers."""
     torch.set_num_threads(1)  # Many times faster where cores are shared.
     tokenizer = make_tokenizer()

@@ -10,6 +10,8 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from practicum.common.processes import bound
 
 ROOT = Path(__file__).parents[2]
@@ -75,15 +77,17 @@ class VllmEngine:
             return False
 
     def kill(self) -> None:
-        """Ends it at once."""
-        self._end(subprocess.Popen.kill)
+        """Ends it at once: its server, and its engine, which is a process of its own and would outlive it."""
+        if self.process is not None:
+            processes = [*psutil.Process(self.process.pid).children(recursive=True), self.process]
+            for process in processes:
+                process.kill()
+            self.process.wait(30)
+            self.process = None
 
     def stop(self) -> None:
         """Ends it in an orderly way."""
-        self._end(subprocess.Popen.terminate)
-
-    def _end(self, how: object) -> None:
         if self.process is not None:
-            how(self.process)  # type: ignore[operator]
-            self.process.wait(30)
+            self.process.terminate()
+            self.process.wait(60)
             self.process = None

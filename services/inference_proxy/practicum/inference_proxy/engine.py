@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import aiohttp
 import orjson
+from yarl import URL
 
 from practicum.inference_proxy.output import Output, parse_chunk, parse_response
 
@@ -53,31 +52,14 @@ class Engine:
         self.doubts = 0
         """How often its weights became uncertain: a generation that saw this rise can't tell its versions."""
         self.in_flight = 0
-        self.quiet = asyncio.Event()
-        """Set while nothing is in flight."""
-        self.quiet.set()
-        self.admitting = asyncio.Event()
-        """Cleared while new generations are to wait."""
-        self.admitting.set()
         self._http = http
-
-    @contextmanager
-    def occupied(self) -> Iterator[None]:
-        """Counts a generation as in flight."""
-        self.in_flight += 1
-        self.quiet.clear()
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
-            if not self.in_flight:
-                self.quiet.set()
+        self._generate = URL(self.address + GENERATE)
 
     async def generate(self, request: Mapping[str, Any]) -> Output:
         """Samples, and answers once."""
         try:
             async with self._http.post(
-                self.address + GENERATE, data=orjson.dumps(request), headers=JSON, timeout=NO_TIMEOUT
+                self._generate, data=orjson.dumps(request), headers=JSON, timeout=NO_TIMEOUT
             ) as response:
                 body = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -90,9 +72,7 @@ class Engine:
         data = orjson.dumps({**request, "stream": True})
         finished = False
         try:
-            async with self._http.post(
-                self.address + GENERATE, data=data, headers=JSON, timeout=NO_TIMEOUT
-            ) as response:
+            async with self._http.post(self._generate, data=data, headers=JSON, timeout=NO_TIMEOUT) as response:
                 if response.status != 200:
                     raise_for_status(response.status, await response.read())
                 async for line in response.content:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import structlog
@@ -22,7 +22,6 @@ class Sampler:
     def __init__(self, engine: Engine, *, max_in_flight: int) -> None:
         self.engine = engine
         self._max_in_flight = max_in_flight
-        self._waiting = 0
         self.sampled_tokens = 0
         self.prompt_tokens = 0
 
@@ -34,35 +33,28 @@ class Sampler:
 
     async def generate(self, request: Mapping[str, Any]) -> Output:
         """Samples, and answers once."""
-        async with self._admitted(request):
+        with self._admitted(request):
             output = await self.engine.generate(request)
         self.sampled_tokens += len(output.token_ids)
         return output
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[Output, None]:
         """Samples, and answers piece by piece."""
-        async with self._admitted(request), aclosing(self.engine.stream(request)) as pieces:
-            async for piece in pieces:
-                self.sampled_tokens += len(piece.token_ids)
-                yield piece
+        with self._admitted(request):
+            async with aclosing(self.engine.stream(request)) as pieces:
+                async for piece in pieces:
+                    self.sampled_tokens += len(piece.token_ids)
+                    yield piece
 
-    async def _admit(self) -> None:
-        if self._waiting + self.engine.in_flight >= self._max_in_flight:
-            raise too_many(self._max_in_flight)
-        self._waiting += 1
-        try:
-            await self.engine.admitting.wait()
-        finally:
-            self._waiting -= 1
+    @contextmanager
+    def _admitted(self, request: Mapping[str, Any]) -> Iterator[None]:
         self.max_tokens()
-
-    @asynccontextmanager
-    async def _admitted(self, request: Mapping[str, Any]) -> AsyncIterator[None]:
-        await self._admit()
         engine, doubts = self.engine, self.engine.doubts
+        if engine.in_flight >= self._max_in_flight:
+            raise too_many(self._max_in_flight)
+        engine.in_flight += 1
         try:
-            with engine.occupied():
-                yield
+            yield
         except EngineRefused as error:
             raise InvalidArgument({"prompt": str(error)}, reason="ENGINE_REFUSED") from error
         except EngineFailed as error:
@@ -70,6 +62,8 @@ class Sampler:
         except EngineGone as error:
             lose(engine, str(error))
             raise engine_unavailable(engine.address, str(error)) from error
+        finally:
+            engine.in_flight -= 1
         if engine.doubts != doubts:
             raise engine_unavailable(engine.address, "an update of its weights failed during the generation")
         self.prompt_tokens += len(request["token_ids"])

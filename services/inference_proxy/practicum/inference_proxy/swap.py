@@ -26,7 +26,8 @@ async def swap(engine: Engine, folder: Path, *, version: int, label: str, mode: 
     weights (`clear_cache`), so each token's log-probability is that of its own version.
     """
     try:
-        started = await pause(engine, mode)
+        await engine.post(f"/pause?mode={mode}&clear_cache=true")
+        started = time.monotonic()
         await start(engine)
         engine.version = None
         await engine.post("/update_weights", {"update_info": {"path": str(folder)}})
@@ -34,24 +35,9 @@ async def swap(engine: Engine, folder: Path, *, version: int, label: str, mode: 
         await engine.post("/finish_weight_update", {"weight_version": label})
         engine.version = version
     finally:
-        engine.admitting.set()
         # Shielded: also when the update was cancelled or ran out of time.
         await asyncio.shield(asyncio.ensure_future(release(engine)))
     return time.monotonic() - started
-
-
-async def pause(engine: Engine, mode: str) -> float:
-    """Stands the engine still, from the time that is answered with.
-
-    vLLM can't wait by itself when its engine and its server share a process.
-    """
-    if mode == "wait":
-        engine.admitting.clear()
-        await engine.quiet.wait()
-        mode = "abort"
-    started = time.monotonic()
-    await engine.post(f"/pause?mode={mode}&clear_cache=true")
-    return started
 
 
 async def start(engine: Engine) -> None:
