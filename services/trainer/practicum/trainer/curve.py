@@ -21,10 +21,9 @@ def draw(events: list[Event], path: Path) -> None:
     practised = [(x, step) for x, step in steps if "staleness_tokens" in step]
     tuned = [(x, step) for x, step in steps if "staleness_tokens" not in step]
     above.plot([x for x, _ in practised], [step.get("reward", 0.0) for _, step in practised], label="reward")
-    for temperature in sorted({mark["temperature"] for _, mark in marks}):
-        chosen = [(x, mark) for x, mark in marks if mark["temperature"] == temperature]
-        name = "greedy" if temperature == 0 else f"temperature {temperature:g}"
-        above.plot([x for x, _ in chosen], [mark["success"] for _, mark in chosen], "o", label=f"held out, {name}")
+    for name in dict.fromkeys(mark["name"] for _, mark in marks):
+        chosen = [(x, mark["success"]) for x, mark in marks if mark["name"] == name]
+        above.plot([x for x, _ in chosen], [success for _, success in chosen], "o", label=f"held out, {name}")
     above.set_ylim(-0.03, 1.03)
     above.set_ylabel("reward")
     above.legend(loc="upper left")
@@ -48,9 +47,15 @@ def along_one_axis(events: list[Event]) -> tuple[list[tuple[int, Event]], list[t
             steps[last] = event["step"]
         elif tasks := event.get("evaluation", {}).get("tasks"):
             success = event["evaluation"].get("successes", 0) / tasks
-            temperature = event["evaluation"].get("temperature", 0.0)
-            marks.append((last, {"temperature": temperature, "success": success}))
+            marks.append((last, {"name": measurement(event["evaluation"]), "success": success}))
     return sorted(steps.items()), marks
+
+
+def measurement(evaluation: Event) -> str:
+    """How it was measured."""
+    temperature = evaluation.get("temperature", 0.0)
+    name = "greedy" if temperature == 0 else f"temperature {temperature:g}"
+    return f"{name}, tools hidden" if evaluation.get("tools_hidden") else name
 
 
 def staleness(step: Event) -> float:
