@@ -59,7 +59,7 @@ def quickstart(
     seed: Annotated[int, typer.Option(help="For the model, the tasks and the training.")] = 1,
     base_port: BasePort = BASE_PORT,
     catalogue: Catalogue = CATALOGUE,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of reinforcement learning.")] = 60,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of reinforcement learning.")] = 80,
     fresh: Annotated[bool, typer.Option(help="Forget what an earlier run left in the folder.")] = False,
     learning_rate: Annotated[float, typer.Option(help="Of reinforcement learning; 0 is a control.")] = 2e-4,
 ) -> None:
