@@ -25,6 +25,7 @@ import psutil
 from transformers import AutoTokenizer
 
 from practicum.environments.boxes.model import TOOLS
+from practicum.inference_proxy.engine import client_session
 from practicum.inference_proxy.model import load_model
 from practicum.v1 import inference_pb2
 
@@ -100,7 +101,7 @@ def main() -> None:
 async def measure(engine: VllmEngine, root: Path) -> list[Figure]:
     """All figures, in one run."""
     async with (
-        aiohttp.ClientSession() as http,
+        client_session() as http,
         running_proxy(engine.address, model=root / "player", root=root) as proxy,
     ):
         setup = Setup(proxy, engine, http, root, prompts(root / "player"))
