@@ -22,6 +22,7 @@ import aiohttp
 import numpy as np
 import orjson
 import psutil
+from figures import Figure, report
 from transformers import AutoTokenizer
 
 from practicum.environments.boxes.model import TOOLS
@@ -46,27 +47,6 @@ TOOLS_JSON = json.dumps(TOOLS)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A measured value and its bar."""
-
-    what: str
-    value: float
-    bar: float
-    unit: str
-    least: bool = False
-
-    @property
-    def met(self) -> bool:
-        """Whether the bar is met."""
-        return self.value >= self.bar if self.least else self.value <= self.bar
-
-    def row(self) -> str:
-        """A row of the table."""
-        bar = f"{'≥' if self.least else '≤'}{self.bar:>6.2f}"
-        return f"{self.what:<58} {self.value:>8.2f} {bar} {self.unit:<4} {'met' if self.met else 'MISSED'}"
-
-
-@dataclass(frozen=True, slots=True)
 class Setup:
     """What is measured."""
 
@@ -77,7 +57,7 @@ class Setup:
     prompts: list[list[int]]
 
 
-def main() -> None:
+def main() -> int:
     """Starts vLLM and the proxy, measures, prints."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "weights"
@@ -93,9 +73,8 @@ def main() -> None:
             figures = asyncio.run(measure(engine, root))
         finally:
             engine.stop()
-    for figure in figures:
-        print(figure.row())
-    sys.exit(0 if all(figure.met for figure in figures) else 1)
+    method = "both arms in the same minute on the same engine, medians of pairs; CPU as the kernel counts it"
+    return report("inference proxy beside vLLM alone", figures, method=method)
 
 
 async def measure(engine: VllmEngine, root: Path) -> list[Figure]:
@@ -108,8 +87,10 @@ async def measure(engine: VllmEngine, root: Path) -> list[Figure]:
         short = await cpu_of_turns(setup, max_tokens=40)
         await publish(proxy, "talker-0")
         return [
-            Figure("proxy CPU, a turn of a tool session (about 15 tokens)", short, 1.5, "ms"),
-            Figure("proxy CPU, a chat of 100 tokens with log-probabilities", await cpu_of_chats(setup), 1.5, "ms"),
+            Figure("proxy CPU, a turn of a tool session (about 15 tokens)", short, " ms", at_most=1.5),
+            Figure(
+                "proxy CPU, a chat of 100 tokens with log-probabilities", await cpu_of_chats(setup), " ms", at_most=1.5
+            ),
             *await throughput(setup),
             *await updates(setup),
         ]
@@ -228,7 +209,7 @@ async def throughput(setup: Setup) -> list[Figure]:
     straight, through = (statistics.median(values) for values in zip(*pairs, strict=True))
     print(f"tokens/s at {IN_FLIGHT} in flight: {straight:.0f} from vLLM, {through:.0f} through the proxy")
     what = f"throughput at {IN_FLIGHT} in flight, part of vLLM's own"
-    return [Figure(what, 100 * through / straight, 95.0, "%", least=True)]
+    return [Figure(what, 100 * through / straight, "%", at_least=95)]
 
 
 async def updates(setup: Setup) -> list[Figure]:
@@ -240,7 +221,7 @@ async def updates(setup: Setup) -> list[Figure]:
     print(f"update to first token: {1000 * statistics.median(own):.0f} ms with vLLM's own calls, ", end="")
     print(f"{1000 * statistics.median(through):.0f} ms through the proxy")
     what = "update until the first token, times vLLM's own"
-    return [Figure(what, statistics.median(through) / statistics.median(own), 2.0, "x")]
+    return [Figure(what, statistics.median(through) / statistics.median(own), "×", at_most=2)]
 
 
 async def timed(work: Callable[[], Awaitable[None]]) -> float:
@@ -280,4 +261,4 @@ async def proxied_update(setup: Setup, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -85,6 +85,7 @@ class Suite:
             if child.exit_status == 2 or child.restarts == MAX_RESTARTS:
                 raise StartFailed(child, f"ended with status {child.exit_status}, {child.restarts} restarts before")
             child.restarts += 1
+            child.wait(0)  # Processes that it started may still be there.
             child.start()
         return [child.name for child in ended]
 

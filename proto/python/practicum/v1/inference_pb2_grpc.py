@@ -148,6 +148,7 @@ class InferenceServiceServicer:
         differs) or PATH_OUTSIDE_ROOT.
         FAILED_PRECONDITION  reason VERSION_NOT_NEWER.
         UNAVAILABLE          no engine confirmed.
+        DEADLINE_EXCEEDED    reason UPDATE_TOO_SLOW: it took longer than `timeout`; the older version stays current.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

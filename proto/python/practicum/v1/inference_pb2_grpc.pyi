@@ -66,6 +66,7 @@ class InferenceServiceStub:
                            differs) or PATH_OUTSIDE_ROOT.
       FAILED_PRECONDITION  reason VERSION_NOT_NEWER.
       UNAVAILABLE          no engine confirmed.
+      DEADLINE_EXCEEDED    reason UPDATE_TOO_SLOW: it took longer than `timeout`; the older version stays current.
     """
     GetPolicyVersion: _grpc.UnaryUnaryMultiCallable[_inference_pb2.GetPolicyVersionRequest, _inference_pb2.GetPolicyVersionResponse]
     """The version that is being served."""
@@ -116,6 +117,7 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
                            differs) or PATH_OUTSIDE_ROOT.
       FAILED_PRECONDITION  reason VERSION_NOT_NEWER.
       UNAVAILABLE          no engine confirmed.
+      DEADLINE_EXCEEDED    reason UPDATE_TOO_SLOW: it took longer than `timeout`; the older version stays current.
     """
     GetPolicyVersion: _aio.UnaryUnaryMultiCallable[_inference_pb2.GetPolicyVersionRequest, _inference_pb2.GetPolicyVersionResponse]  # type: ignore[assignment]
     """The version that is being served."""
@@ -193,6 +195,7 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
                                differs) or PATH_OUTSIDE_ROOT.
           FAILED_PRECONDITION  reason VERSION_NOT_NEWER.
           UNAVAILABLE          no engine confirmed.
+          DEADLINE_EXCEEDED    reason UPDATE_TOO_SLOW: it took longer than `timeout`; the older version stays current.
         """
 
     @_abc_1.abstractmethod
