@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from practicum.common.errors import AlreadyExists, ResourceExhausted
-from practicum.executor.changes import StartAttempts, StartedAttempt
+from practicum.executor.changes import EndedRollout, EndRollouts, StartAttempts, StartedAttempt
 from practicum.executor.core import Executor
 from practicum.executor.nodes import Node
 from practicum.executor.outcomes import ended
@@ -64,6 +65,54 @@ async def test_a_full_backlog_takes_nothing_of_a_request(store: SqlStore) -> Non
         with pytest.raises(ResourceExhausted, match="3 is the limit"):
             await executor.submit([task("b")])
     assert {r.task_id for r in store.unfinished()} == {"a"}
+
+
+async def test_a_repeat_adds_nothing_to_a_full_backlog(store: SqlStore) -> None:
+    """Also of tasks that ended."""
+    executor = Executor(store, max_backlog=2)
+    async with executor.running():
+        await executor.submit([task("a")])
+        await executor.submit([task("a")])
+        await executor.cancel(["a"], {}, "not wanted")
+        await executor.submit([task("b")])
+        await executor.submit([task("a")])
+    assert {r.task_id for r in store.unfinished()} == {"b"}
+
+
+async def test_requests_at_the_same_time_do_not_exceed_the_backlog(store: SqlStore) -> None:
+    """Room is taken before anybody waits."""
+    executor = Executor(store, max_backlog=4)
+    async with executor.running():
+        submits = [executor.submit([task(name)]) for name in "abc"]
+        ends = await asyncio.gather(*submits, return_exceptions=True)
+    assert sum(isinstance(end, ResourceExhausted) for end in ends) == 1
+    assert len(executor.scheduler.rollouts) == 4
+
+
+async def test_a_cancel_while_its_submit_is_written_counts(store: SqlStore) -> None:
+    """The task is neither known nor unknown then."""
+    executor = Executor(store)
+    async with executor.running():
+        submit = asyncio.create_task(executor.submit([task("a")]))
+        await asyncio.sleep(0)  # The submit has asked for its commit.
+        await executor.cancel(["a"], {}, "not wanted")
+        await submit
+    assert not executor.scheduler.rollouts
+    assert store.unfinished() == []
+
+
+async def test_a_change_that_is_wrong_in_itself_fails_alone(store: SqlStore) -> None:
+    """The others of its batch are made, and the store goes on."""
+    executor = Executor(store)
+    async with executor.running():
+        await executor.submit([task("a", rollouts=1)])
+        wrong = EndedRollout("a/0", "a", "done", 1, float("nan"), b"")
+        ends = await asyncio.gather(
+            executor.writer.write(EndRollouts([wrong])), executor.submit([task("b")]), return_exceptions=True
+        )
+        assert isinstance(ends[0], IntegrityError)
+        assert not isinstance(ends[1], BaseException)
+    assert {r.task_id for r in store.unfinished()} == {"a", "b"}
 
 
 async def test_a_cancel_that_overtakes_its_submit_counts(store: SqlStore) -> None:

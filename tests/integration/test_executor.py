@@ -164,6 +164,45 @@ def test_infrastructure_errors_are_tried_again_until_attempts_are_used_up(execut
     assert dead.error.reason == "TOOL_SERVER_DOWN"
 
 
+def test_a_result_beside_a_last_failure_survives_a_cut_stream(executor: Service, stub: Stub) -> None:
+    """Both come in one frame, and the node is gone before either is on disk."""
+    node = ScriptedNode(executor.address)
+    submit(stub, [task("good"), task("bad", retry=task_pb2.RetryPolicy(max_attempts=1))])
+    good, bad = node.assignments(2)
+    body = trajectory_pb2.Trajectory(rollout_id=good.rollout_id, final_answer="42").SerializeToString()
+    results = [
+        dispatch_pb2.Finished(lease_id=bad.lease_id, rollout_id=bad.rollout_id, infrastructure_error=BROKEN),
+        dispatch_pb2.Finished(lease_id=good.lease_id, rollout_id=good.rollout_id, trajectory=body),
+    ]
+    node.send(finished=results)
+    node.send(register=dispatch_pb2.Register())  # Ignored; once it is read, the frame before it is being kept.
+    node.half_close()
+    assert {t.final_answer for t in trajectories(stub, 2)} == {"42", ""}
+
+
+def test_a_result_that_makes_no_sense_is_a_failed_attempt(executor: Service, stub: Stub) -> None:
+    """And the store goes on."""
+    node = ScriptedNode(executor.address)
+    submit(stub, [task("t")])
+    (first,) = node.assignments(1)
+    node.finish(first, reward=float("nan"))
+    (second,) = node.assignments(1)
+    node.finish(second, "42")
+    assert [(t.attempt, t.final_answer) for t in trajectories(stub, 1)] == [(2, "42")]
+
+
+def test_wrong_queries_are_refused(stub: Stub) -> None:
+    """With the field that is wrong."""
+    for call, request in (
+        (stub.ListTasks, executor_pb2.ListTasksRequest(page_token="9" * 25)),
+        (stub.ListTasks, executor_pb2.ListTasksRequest(page_size=-1)),
+        (lambda r: next(stub.QueryTrajectories(r)), executor_pb2.QueryTrajectoriesRequest(limit=-1)),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call(request)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 def test_cancel_reaches_the_node_and_the_consumer(executor: Service, stub: Stub) -> None:
     """One rollout runs, one waits; both end."""
     node = ScriptedNode(executor.address, slots=1)
@@ -211,13 +250,19 @@ def test_a_large_trajectory_is_uploaded_and_read_in_parts(executor: Service, stu
     assert trajectory_pb2.Trajectory.FromString(read).final_answer == "x" * size
 
 
-def test_an_upload_with_a_wrong_digest_is_refused(executor: Service, stub: Stub) -> None:
+def test_an_upload_that_is_wrong_or_nobodys_is_refused(executor: Service, stub: Stub) -> None:
     """What arrives is what was meant, or nothing."""
     node = ScriptedNode(executor.address)
-    part = dispatch_pb2.UploadTrajectoryRequest(lease_id="x", digest="sha256:00", data=b"body")
-    with pytest.raises(grpc.RpcError) as caught:
-        node.stub.UploadTrajectory(iter([part]))
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    submit(stub, [task("t")])
+    (assignment,) = node.assignments(1)
+    for lease_id, code in (
+        (assignment.lease_id, grpc.StatusCode.INVALID_ARGUMENT),
+        ("nobody's", grpc.StatusCode.FAILED_PRECONDITION),
+    ):
+        part = dispatch_pb2.UploadTrajectoryRequest(lease_id=lease_id, digest="sha256:00", data=b"body")
+        with pytest.raises(grpc.RpcError) as caught:
+            node.stub.UploadTrajectory(iter([part]))
+        assert caught.value.code() is code
 
 
 def test_a_newer_process_of_a_node_ends_the_older(executor: Service, stub: Stub) -> None:

@@ -20,7 +20,7 @@ AGENTS = [
     "boxes_teacher=practicum.environments.boxes.agents:teacher",
     *(
         flag
-        for name in ("slow_solver", "sleeper", "breaker", "talker")
+        for name in ("slow_solver", "sleeper", "breaker", "talker", "impatient", "self_cancelling")
         for flag in ("--agent", f"{name}=support.agents:{name}")
     ),
 ]
@@ -97,6 +97,22 @@ def test_an_agent_with_a_bug_ends_its_rollout_and_no_other(stub: Stub) -> None:
     assert broken.outcome == trajectory_pb2.OUTCOME_AGENT_ERROR
     assert (broken.error.source, broken.error.reason) == (message_pb2.ERROR_SOURCE_AGENT, "KeyError")
     assert all(t.success for t in ended.values())
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("impatient", "TimeoutError"), ("self_cancelling", "CancelledError")])
+def test_what_an_agent_gives_up_itself_is_its_own_error(kind: str, reason: str, stub: Stub) -> None:
+    """Neither the rollout's deadline nor a cancellation; and its lease is not held for ever."""
+    submit(stub, [without_environment(kind)])
+    (trajectory,) = trajectories(stub, 1)
+    assert (trajectory.outcome, trajectory.error.reason) == (trajectory_pb2.OUTCOME_AGENT_ERROR, reason)
+
+
+def test_logs_tell_where_an_agent_failed_and_nothing_that_it_said(node: Service, stub: Stub) -> None:
+    """The trajectory holds the rest."""
+    submit(stub, [without_environment("breaker")])
+    trajectories(stub, 1)
+    assert "agents.py:" in node.text
+    assert "a bug of the agent" not in node.text
 
 
 def test_an_unknown_environment_ends_a_rollout_without_a_reward(stub: Stub) -> None:

@@ -32,3 +32,18 @@ async def talker(session: Session) -> str:
     for _ in range(int(session.config["count"])):
         await session.act("x" * int(session.config["bytes"]))
     return "done"
+
+
+async def impatient(session: Session) -> str:
+    """Gives up waiting for something of its own."""
+    async with asyncio.timeout(0.01):
+        await asyncio.Event().wait()
+    return ""
+
+
+async def self_cancelling(session: Session) -> str:
+    """Waits for a task that it cancelled itself."""
+    task = asyncio.create_task(asyncio.Event().wait())
+    task.cancel()
+    await task
+    return ""

@@ -67,6 +67,10 @@ class ScriptedNode:
         """Messages for the journal."""
         self.send(messages=[message_pb2.Message(id=i, session_id=assignment.rollout_id, topic="step") for i in ids])
 
+    def half_close(self) -> None:
+        """Says nothing more, which ends the stream."""
+        self._frames.put(None)
+
     def close(self) -> None:
         """Breaks the connection."""
         self._call.cancel()

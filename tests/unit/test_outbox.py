@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from practicum.node.outbox import MAX_FRAME_BYTES, Outbox
+from practicum.node.outbox import MAX_FRAME_BYTES, Outbox, Upload
 from practicum.v1 import dispatch_pb2, message_pb2
 
 
@@ -51,3 +51,16 @@ def test_nothing_is_said_for_a_lease_that_is_lost() -> None:
     outbox.say("lease", message("late"))
     outbox.finish(finished("lease"))
     assert outbox.take() == dispatch_pb2.ConnectRequest()
+
+
+def test_a_large_result_is_kept_until_it_is_acked() -> None:
+    """An executor that is killed has lost what was uploaded."""
+    outbox = Outbox()
+    outbox.hold("lease")
+    assert outbox.owes("lease")
+    outbox.keep(Upload("lease", "sha256:00", b"body"))
+    outbox.finish(finished("lease"))
+    assert not outbox.owes("lease")
+    assert [upload.body for upload in outbox.uploads] == [b"body"]
+    outbox.forget("lease")
+    assert outbox.uploads == []

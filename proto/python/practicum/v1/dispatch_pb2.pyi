@@ -154,7 +154,7 @@ class Heartbeat(_message.Message):
     running: _builtins.int
     """Rollouts running on the node."""
     queued: _builtins.int
-    """Rollouts waiting inside the node."""
+    """Rollouts waiting inside the node; 0 from nodes that begin whatever they are given."""
     @_builtins.property
     def lease_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Leases to renew: all the node still works on. One that is left out is not renewed, and expires."""
@@ -322,14 +322,14 @@ class Assignment(_message.Message):
     attempt: _builtins.int
     """From 1. Calls to the gateway and the proxy carry it."""
     traceparent: _builtins.str
-    """W3C trace context of the submit, because metadata belongs to the whole stream."""
+    """W3C trace context of the submit, because metadata belongs to the whole stream. Empty in this release."""
     @_builtins.property
     def task(self) -> _task_pb2.Task:
         """The task, its scoring included: build an AgentTask before agent code runs."""
 
     @_builtins.property
     def journal(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """What earlier attempts said, for resuming."""
+        """What earlier attempts said, for resuming. Empty in this release: an attempt begins anew."""
 
     def __init__(
         self,

@@ -78,7 +78,8 @@ class DispatchServiceServicer:
     def UploadTrajectory(self, request_iterator, context):
         """Uploads a trajectory that is too large to travel inline (over 256 KiB), so that it blocks no lease
         renewal. Send it before the `finished` that names its digest.
-        INVALID_ARGUMENT  reason DIGEST_MISMATCH: the bytes do not have the stated digest.
+        INVALID_ARGUMENT     reason DIGEST_MISMATCH: the bytes do not have the stated digest; TRAJECTORY_TOO_LARGE: over 256 MiB.
+        FAILED_PRECONDITION  reason LEASE_LOST: the lease is no longer anybody's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

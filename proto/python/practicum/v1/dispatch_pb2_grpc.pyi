@@ -56,7 +56,8 @@ class DispatchServiceStub:
     UploadTrajectory: _grpc.StreamUnaryMultiCallable[_dispatch_pb2.UploadTrajectoryRequest, _dispatch_pb2.UploadTrajectoryResponse]
     """Uploads a trajectory that is too large to travel inline (over 256 KiB), so that it blocks no lease
     renewal. Send it before the `finished` that names its digest.
-      INVALID_ARGUMENT  reason DIGEST_MISMATCH: the bytes do not have the stated digest.
+      INVALID_ARGUMENT     reason DIGEST_MISMATCH: the bytes do not have the stated digest; TRAJECTORY_TOO_LARGE: over 256 MiB.
+      FAILED_PRECONDITION  reason LEASE_LOST: the lease is no longer anybody's.
     """
 
 @_typing.type_check_only
@@ -87,7 +88,8 @@ class DispatchServiceAsyncStub(DispatchServiceStub):
     UploadTrajectory: _aio.StreamUnaryMultiCallable[_dispatch_pb2.UploadTrajectoryRequest, _dispatch_pb2.UploadTrajectoryResponse]  # type: ignore[assignment]
     """Uploads a trajectory that is too large to travel inline (over 256 KiB), so that it blocks no lease
     renewal. Send it before the `finished` that names its digest.
-      INVALID_ARGUMENT  reason DIGEST_MISMATCH: the bytes do not have the stated digest.
+      INVALID_ARGUMENT     reason DIGEST_MISMATCH: the bytes do not have the stated digest; TRAJECTORY_TOO_LARGE: over 256 MiB.
+      FAILED_PRECONDITION  reason LEASE_LOST: the lease is no longer anybody's.
     """
 
 class DispatchServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -127,7 +129,8 @@ class DispatchServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_dispatch_pb2.UploadTrajectoryResponse, _abc.Awaitable[_dispatch_pb2.UploadTrajectoryResponse]]:
         """Uploads a trajectory that is too large to travel inline (over 256 KiB), so that it blocks no lease
         renewal. Send it before the `finished` that names its digest.
-          INVALID_ARGUMENT  reason DIGEST_MISMATCH: the bytes do not have the stated digest.
+          INVALID_ARGUMENT     reason DIGEST_MISMATCH: the bytes do not have the stated digest; TRAJECTORY_TOO_LARGE: over 256 MiB.
+          FAILED_PRECONDITION  reason LEASE_LOST: the lease is no longer anybody's.
         """
 
 def add_DispatchServiceServicer_to_server(servicer: DispatchServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -377,7 +377,7 @@ class CancelTasksRequest(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why, for the journal."""
+    """Why, for the trajectories' error."""
     @_builtins.property
     def task_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """These tasks; known or not yet known."""
@@ -677,7 +677,9 @@ Global___StreamTrajectoriesResponse: _TypeAlias = StreamTrajectoriesResponse  # 
 
 @_typing.final
 class TrajectoryEvent(_message.Message):
-    """Something that a consumer is told. Each costs one credit."""
+    """Something that a consumer is told. Each costs one credit; the parts of one trajectory are sent together, also when
+    fewer credits are left.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

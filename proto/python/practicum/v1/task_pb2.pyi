@@ -90,7 +90,9 @@ class Task(_message.Message):
     priority: _builtins.int
     """The lower value runs first, among all queues. Default 0."""
     queue: _builtins.str
-    """The queue it waits in. Empty means `default`. Queues of one priority share by weight."""
+    """The queue it waits in. Empty means `default`. Queues of one priority share by weight; in this
+    release they are served first in, first out.
+    """
     metadata_json: _builtins.str
     """Carried unread into the trajectory, as JSON text. Never shown to an agent."""
     @_builtins.property
@@ -272,7 +274,7 @@ class Limits(_message.Message):
     max_tokens_per_action: _builtins.int
     """Tokens sampled in one turn. Default 256."""
     max_total_tokens: _builtins.int
-    """Tokens of the whole session, read and sampled. 0: what the model can hold."""
+    """Tokens of the whole conversation, read and sampled; no turn begins beyond them. 0: what the model can hold."""
     @_builtins.property
     def rollout_deadline(self) -> _duration_pb2.Duration:
         """From assignment to the end. Default 600 s."""
@@ -283,7 +285,9 @@ class Limits(_message.Message):
 
     @_builtins.property
     def schedule_deadline(self) -> _duration_pb2.Duration:
-        """From submission to first assignment; after it the rollout ends with OUTCOME_DEADLINE. Absent: never."""
+        """From submission to first assignment; after it the rollout ends with OUTCOME_DEADLINE. Absent: never. Not enforced in
+        this release.
+        """
 
     def __init__(
         self,

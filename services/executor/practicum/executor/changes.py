@@ -117,6 +117,18 @@ class StartAttempts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseAttempts:
+    """Notes that these rollouts wait again: after a restart no node is believed to run them."""
+
+    rollout_ids: Sequence[str]
+
+    def apply(self, connection: Connection) -> None:
+        """Clears their leases."""
+        statement = update(ROLLOUTS).where(ROLLOUTS.c.rollout_id.in_(self.rollout_ids), ROLLOUTS.c.state == "open")
+        connection.execute(statement.values(lease_id="", node_id="", incarnation=""))
+
+
+@dataclass(frozen=True, slots=True)
 class EndedRollout:
     """A rollout that ended, with its serialized Trajectory."""
 

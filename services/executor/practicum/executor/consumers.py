@@ -63,6 +63,7 @@ class ConsumerStream:
             news = self._bell.next
             events = await self._next_events()
             for frame in frames(events):
+                self._credits -= len(frame)
                 self._sent = frame[-1].cursor
                 yield executor_pb2.StreamTrajectoriesResponse(events=frame)
             if not events and self._closing:
@@ -82,9 +83,7 @@ class ConsumerStream:
             if not page:
                 break
             self._position = page[-1].cursor
-            wanted = [event for event in page if wants(self._wanted, event)]
-            self._credits -= len(wanted)
-            if wanted:
+            if wanted := [event for event in page if wants(self._wanted, event)]:
                 return wanted
         return []
 

@@ -48,6 +48,8 @@ class Executor:
         """Set when there may be something to give out."""
         self.events = Bell()
         """Rings when rollouts ended."""
+        self._ending: set[str] = set()
+        self._accepting = 0
         recover(self.backlog, self.scheduler, store.unfinished(), now=time.monotonic())
 
     @asynccontextmanager
@@ -66,13 +68,16 @@ class Executor:
 
     async def cancel(self, task_ids: Iterable[str], labels: Mapping[str, str], reason: str) -> Cancelled:
         """Cancels what has not ended of these tasks, and of those with all these labels."""
-        known = set(task_ids) & self.backlog.tasks.keys()
-        unknown = set(task_ids) - known
-        if labels:
-            known |= {task_id for task_id, task in self.backlog.tasks.items() if matches(task.labels, labels)}
-        if unknown:
+        named, open_tasks = set(task_ids), self.backlog.tasks
+        if unknown := named - open_tasks.keys():
+            # A submit that is being committed is through when this is: its tasks are among the open ones then.
             await self.writer.write(BuryTasks(sorted(unknown)))
-        return await self._cancel([r for r in self.scheduler.rollouts.values() if r.task_id in known], reason)
+        found = named & open_tasks.keys()
+        if labels:
+            found |= {task_id for task_id, task in open_tasks.items() if matches(task.labels, labels)}
+        ids = [rollout_id for task_id in sorted(found) for rollout_id in rollout_ids(open_tasks[task_id])]
+        rollouts = self.scheduler.rollouts
+        return await self._cancel([rollouts[rollout_id] for rollout_id in ids if rollout_id in rollouts], reason)
 
     async def end(self, results: Sequence[EndedRollout], rollouts: Sequence[Rollout]) -> None:
         """Keeps results of rollouts that the scheduler has let go. Shielded by the writer: it happens in any case."""
@@ -80,6 +85,7 @@ class Executor:
             return
         for rollout in rollouts:
             self.backlog.count(rollout)
+            self._ending.add(rollout.rollout_id)
         self.work.set()
         written = self.writer.enqueue(EndRollouts(results))
         written.add_done_callback(lambda _: self._tell_ended(results))
@@ -92,13 +98,22 @@ class Executor:
         tasks = self.backlog.tasks
         await self.end([ended_here(r, tasks[r.task_id], outcome, error) for r in rollouts], rollouts)
 
+    def has_open(self, rollout_id: str) -> bool:
+        """Whether a rollout waits, runs, or has ended without being on disk yet."""
+        return rollout_id in self.scheduler.rollouts or rollout_id in self._ending
+
     def _tell_ended(self, results: Sequence[EndedRollout]) -> None:
+        self._ending.difference_update(result.rollout_id for result in results)
         self.journal.ended(result.rollout_id for result in results)
         self.events.ring()
 
     async def _accept(self, named: Sequence[task_pb2.Task]) -> None:
-        self._check_room(sum(task.rollouts or 1 for task in named))
-        accepted: Accepted = await self.writer.write(AddTasks([new_task(task) for task in named]))
+        wanted = await self._room_for(named)
+        self._accepting += wanted
+        try:
+            accepted: Accepted = await self.writer.write(AddTasks([new_task(task) for task in named]))
+        finally:
+            self._accepting -= wanted
         if accepted.conflict:
             raise AlreadyExists(
                 f"task {accepted.conflict} was submitted before with another body; choose another id",
@@ -112,7 +127,8 @@ class Executor:
                 self.backlog.add(task, len(ids))
                 self.scheduler.submit(make_rollouts(task, ids, now=now))
         self.work.set()
-        await self.cancel(accepted.cancelled_before, {}, "cancelled before it was submitted")
+        if accepted.cancelled_before:
+            await self.cancel(accepted.cancelled_before, {}, "cancelled before it was submitted")
 
     async def _cancel(self, rollouts: Sequence[Rollout], reason: str) -> Cancelled:
         leases = [(r.node_id, r.lease_id) for r in rollouts if r.node_id is not None and r.lease_id is not None]
@@ -121,13 +137,27 @@ class Executor:
         await self.end_here(cancelled, trajectory_pb2.OUTCOME_CANCELLED, error)
         return Cancelled(len(cancelled), leases)
 
-    def _check_room(self, rollouts: int) -> None:
-        if len(self.scheduler.rollouts) + rollouts > self.max_backlog:
+    async def _room_for(self, named: Sequence[task_pb2.Task]) -> int:
+        """How many rollouts a request adds. Raises ResourceExhausted when there is no room for them."""
+        new = [task for task in named if task.id not in self.backlog.tasks]
+        wanted = sum(task.rollouts or 1 for task in new)
+        if self._standing + wanted <= self.max_backlog:
+            return wanted
+        # A repeat of tasks that ended long ago adds nothing.
+        known = await asyncio.to_thread(self.store.known_tasks, [task.id for task in new])
+        wanted = sum(task.rollouts or 1 for task in new if task.id not in known)
+        if wanted and self._standing + wanted > self.max_backlog:
             raise ResourceExhausted(
-                f"{len(self.scheduler.rollouts)} rollouts wait or run, and {self.max_backlog} is the limit",
+                f"{self._standing} rollouts wait or run, and {self.max_backlog} is the limit; nothing was taken",
                 reason="BACKLOG_FULL",
                 retry_after_seconds=1.0,
             )
+        return wanted
+
+    @property
+    def _standing(self) -> int:
+        """Rollouts that have not ended, and those of requests that are being accepted."""
+        return len(self.scheduler.rollouts) + self._accepting
 
 
 def with_id(task: task_pb2.Task, request_id: str, index: int) -> task_pb2.Task:

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import structlog
 
-from practicum.common.errors import FailedPrecondition, InvalidArgument, NotFound
-from practicum.executor.changes import StartAttempts, StartedAttempt
+from practicum.common.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from practicum.executor.changes import EndedRollout, ReleaseAttempts, StartAttempts, StartedAttempt
 from practicum.executor.core import Executor
 from practicum.executor.link import NodeLink
 from practicum.executor.nodes import Node
@@ -35,7 +35,7 @@ class Dispatcher:
         self._executor = executor
         self._scheduler = executor.scheduler
         self.links: dict[str, NodeLink] = {}
-        self.uploads = Uploads()
+        self.uploads = Uploads(executor.scheduler.leases.__contains__)
         self._check_at = 0.0
 
     async def run(self) -> None:
@@ -102,27 +102,40 @@ class Dispatcher:
         own = self._scheduler.nodes[link.node_id].leases
         lost = [item.lease_id for item in finished if item.lease_id not in own]
         standing = [item for item in finished if item.lease_id in own]
-        results, rollouts = [], []
+        results, rollouts, failures = [], [], []
+        # No await before `end`: what the scheduler has let go has to be on its way to the disk.
         for item in standing:
             try:
                 trajectory, body = self.uploads.trajectory_of(item)
             except FailedAttempt as failure:
                 rollout = self._scheduler.fail(item.lease_id, link.node_id, time.monotonic())
-                await self.give_up([rollout] if rollout is not None else [], failure.error)
+                failures.append((rollout, failure.error))
                 continue
             rollout = self._scheduler.finish(item.lease_id, link.node_id)
             if rollout is not None:
                 results.append(ended(rollout, trajectory, body))
                 rollouts.append(rollout)
-        await self._executor.end(results, rollouts)
+        await asyncio.shield(self._keep(results, rollouts, failures))
         acked = [item.lease_id for item in standing]
         link.tell(dispatch_pb2.ConnectResponse(acked_leases=acked, lost_leases=lost))
 
+    async def _keep(
+        self,
+        results: Sequence[EndedRollout],
+        rollouts: Sequence[Rollout],
+        failures: Sequence[tuple[Rollout | None, message_pb2.ErrorPayload]],
+    ) -> None:
+        await self._executor.end(results, rollouts)
+        for rollout, error in failures:
+            await self.give_up([rollout] if rollout is not None else [], error)
+
     async def give_up(self, rollouts: Sequence[Rollout], error: message_pb2.ErrorPayload) -> None:
         """Attempts that failed: counted when they will be tried again, ended when attempts are used up."""
-        for rollout in rollouts:
-            if rollout.state is not State.DEAD:
-                self._executor.backlog.count(rollout)
+        waiting = [rollout for rollout in rollouts if rollout.state is not State.DEAD]
+        for rollout in waiting:
+            self._executor.backlog.count(rollout)
+        if waiting:
+            self._executor.writer.enqueue(ReleaseAttempts([rollout.rollout_id for rollout in waiting]))
         dead = [rollout for rollout in rollouts if rollout.state is State.DEAD]
         await self._executor.end_here(dead, trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, error)
         self._executor.work.set()
@@ -143,10 +156,9 @@ class Dispatcher:
             link.tell(dispatch_pb2.ConnectResponse(drain=True))
 
     def end_streams(self) -> None:
-        """At shutdown: nodes are told to come back, and let go."""
+        """At shutdown: nodes are told to come back."""
         for link in self.links.values():
-            link.tell(dispatch_pb2.ConnectResponse(drain=True))
-            link.end()
+            link.end(Unavailable("the executor stops", reason="DRAINING", retry_after_seconds=1.0))
 
     async def _check_leases(self, now: float) -> None:
         self._check_at = now + self._scheduler.lease_seconds / 10
@@ -161,23 +173,19 @@ class Dispatcher:
         await self._executor.writer.write(StartAttempts(started))
         for lease in leases:
             if lease.lease_id in self._scheduler.leases and lease.node_id in self.links:
-                assignment = await self._assignment(lease)
-                self.links[lease.node_id].tell(dispatch_pb2.ConnectResponse(assignments=[assignment]))
+                assignments = [self._assignment(lease)]
+                self.links[lease.node_id].tell(dispatch_pb2.ConnectResponse(assignments=assignments))
 
-    async def _assignment(self, lease: Lease) -> dispatch_pb2.Assignment:
+    def _assignment(self, lease: Lease) -> dispatch_pb2.Assignment:
         rollout = self._scheduler.rollouts[lease.rollout_id]
-        journal: list[message_pb2.Message] = []
         if lease.attempt == 1:
             self._executor.journal.begin(lease.rollout_id)
-        else:
-            journal = await self._executor.journal.read(lease.rollout_id)
         return dispatch_pb2.Assignment(
             lease_id=lease.lease_id,
             rollout_id=lease.rollout_id,
             group_id=rollout.task_id,
             attempt=lease.attempt,
             task=self._executor.backlog.tasks[rollout.task_id],
-            journal=journal,
         )
 
     async def _wait_for_work(self) -> None:

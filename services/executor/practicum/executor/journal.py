@@ -60,11 +60,6 @@ class Journal:
             else:
                 return
 
-    async def read(self, session_id: str) -> list[message_pb2.Message]:
-        """A journal as it stands."""
-        rows = await asyncio.to_thread(self._store.journal, session_id, 1, 100_000)
-        return [message_pb2.Message.FromString(body) for _, body in rows]
-
     def ended(self, session_ids: Iterable[str]) -> None:
         """Forgets the tails of sessions that ended, and lets their watchers go."""
         for session_id in session_ids:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from grpc import aio
@@ -93,15 +95,16 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self, request: executor_pb2.QueryTrajectoriesRequest, context: Context
     ) -> AsyncIterator[executor_pb2.QueryTrajectoriesResponse]:
         """Streams what is stored."""
-        cursor, left, only = 0, request.limit or LAST_NUMBER, set(request.rollout_ids)
-        while left and (page := await asyncio.to_thread(self._executor.store.events_after, cursor, PAGE)):
+        if request.limit < 0:
+            raise InvalidArgument({"limit": "is negative; give 0 for all"})
+        cursor, left, ids = 0, request.limit or LAST_NUMBER, list(request.rollout_ids)
+        read = partial(self._executor.store.events_after, rollout_ids=ids)
+        while left and (page := await asyncio.to_thread(read, cursor, min(PAGE, left))):
             cursor = page[-1].cursor
-            found = [
-                e for e in page if e.rollout_id and wants(request.filter, e) and (not only or e.rollout_id in only)
-            ]
-            for frame in frames(found[:left]):
+            found = [event for event in page if event.rollout_id and wants(request.filter, event)]
+            for frame in frames(found):
                 yield executor_pb2.QueryTrajectoriesResponse(events=frame)
-            left -= len(found[:left])
+            left -= len(found)
 
     async def DeleteConsumer(
         self, request: executor_pb2.DeleteConsumerRequest, context: Context
@@ -114,11 +117,11 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self, request: executor_pb2.WatchSessionRequest, context: Context
     ) -> AsyncIterator[executor_pb2.WatchSessionResponse]:
         """Reads a session's journal."""
-        session_id, rollouts = request.session_id, self._executor.scheduler.rollouts
+        session_id, has_open = request.session_id, self._executor.has_open
         if not await asyncio.to_thread(self._executor.store.knows_session, session_id):
             raise NotFound(f"no session {session_id!r} is known", reason="SESSION_UNKNOWN")
         pages = self._executor.journal.watch(
-            session_id, request.from_sequence, lambda: session_id in rollouts and not request.no_follow
+            session_id, request.from_sequence, lambda: has_open(session_id) and not request.no_follow
         )
         async for messages in pages:
             yield executor_pb2.WatchSessionResponse(messages=messages)
@@ -156,7 +159,7 @@ async def steer(stream: ConsumerStream, requests: AsyncIterator[executor_pb2.Str
 
 def page_of(request: executor_pb2.ListTasksRequest) -> tuple[int, int]:
     """Where a page begins, and its size."""
-    if request.page_token and not request.page_token.isdecimal():
+    if request.page_token and not re.fullmatch(r"[0-9]{1,18}", request.page_token):
         raise InvalidArgument({"page_token": "is not one of ours; give `next_page_token` of the last answer"})
     size = request.page_size or DEFAULT_PAGE_SIZE
     if not 1 <= size <= MAX_PAGE_SIZE:

@@ -94,8 +94,8 @@ class SqlStore:
         )
         return [StoredRollout(*tuple(row)) for row in self._rows(query)]
 
-    def events_after(self, cursor: int, limit: int) -> list[StoredEvent]:
-        """Events after a cursor, in order of completion."""
+    def events_after(self, cursor: int, limit: int, *, rollout_ids: Sequence[str] = ()) -> list[StoredEvent]:
+        """Events after a cursor, in order of completion; only of these rollouts when some are given."""
         query = (
             select(EVENTS, TASKS.c.queue, TASKS.c.labels_json)
             .join(TASKS, TASKS.c.task_id == EVENTS.c.task_id)
@@ -103,7 +103,13 @@ class SqlStore:
             .order_by(EVENTS.c.cursor)
             .limit(limit)
         )
+        if rollout_ids:
+            query = query.where(EVENTS.c.rollout_id.in_(rollout_ids))
         return [stored_event(row) for row in self._rows(query)]
+
+    def known_tasks(self, task_ids: Sequence[str]) -> set[str]:
+        """Those of these tasks that were ever accepted."""
+        return {row.task_id for row in self._rows(select(TASKS.c.task_id).where(TASKS.c.task_id.in_(task_ids)))}
 
     def task(self, task_id: str) -> StoredTask | None:
         """One task."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Callable
 
 from google.protobuf.message import DecodeError
 
-from practicum.common.errors import InvalidArgument
+from practicum.common.errors import FailedPrecondition, InvalidArgument
 from practicum.v1 import dispatch_pb2, message_pb2, trajectory_pb2
 
-MAX_UPLOADS = 1024
+MAX_BYTES = 256 * 1024 * 1024
+MAX_BYTES_IN_ALL = 1024 * 1024 * 1024
 
 
 class Uploads:
-    """Uploaded bytes by lease and digest. What is never named is dropped, oldest first."""
+    """Uploaded bytes by lease and digest. What is never named is dropped, oldest first, when there are too many."""
 
-    def __init__(self) -> None:
+    def __init__(self, stands: Callable[[str], bool]) -> None:
+        """`stands` tells whether a lease is somebody's."""
+        self._stands = stands
         self._bodies: dict[tuple[str, str], bytes] = {}
 
     async def receive(self, parts: AsyncIterator[dispatch_pb2.UploadTrajectoryRequest]) -> int:
@@ -25,14 +30,24 @@ class Uploads:
         data = bytearray()
         async for part in parts:
             lease_id, digest = lease_id or part.lease_id, digest or part.digest
+            if not self._stands(lease_id):
+                raise FailedPrecondition(f"lease {lease_id!r} is nobody's", reason="LEASE_LOST")
             data += part.data
-        found = digest_of(bytes(data))
-        if not lease_id or digest != found:
+            if len(data) > MAX_BYTES:
+                raise InvalidArgument({"data": f"is more than {MAX_BYTES} bytes"}, reason="TRAJECTORY_TOO_LARGE")
+        body = bytes(data)
+        found = await asyncio.to_thread(digest_of, body)
+        if digest != found:
             raise InvalidArgument({"digest": f"is {digest!r}, the bytes have {found}"}, reason="DIGEST_MISMATCH")
-        while len(self._bodies) >= MAX_UPLOADS:
+        self._bodies[lease_id, digest] = body
+        self._drop_oldest()
+        return len(body)
+
+    def _drop_oldest(self) -> None:
+        for key in [key for key in self._bodies if not self._stands(key[0])]:
+            del self._bodies[key]
+        while sum(map(len, self._bodies.values())) > MAX_BYTES_IN_ALL:
             del self._bodies[next(iter(self._bodies))]
-        self._bodies[lease_id, digest] = bytes(data)
-        return len(data)
 
     def trajectory_of(self, finished: dispatch_pb2.Finished) -> tuple[trajectory_pb2.Trajectory, bytes]:
         """The trajectory that a result holds or names, and its bytes. FailedAttempt when there is none."""
@@ -49,6 +64,8 @@ class Uploads:
             raise failed("TRAJECTORY_MALFORMED", "the result is not a serialized Trajectory") from error
         if trajectory.rollout_id != finished.rollout_id:
             raise failed("TRAJECTORY_MALFORMED", f"the trajectory says rollout {trajectory.rollout_id!r}")
+        if not math.isfinite(trajectory.reward):
+            raise failed("TRAJECTORY_MALFORMED", f"the reward is {trajectory.reward}")
         return trajectory, body
 
 

@@ -39,7 +39,7 @@ def task_status(executor: Executor, stored: StoredTask) -> executor_pb2.TaskStat
 def open_state(executor: Executor, rollout_id: str) -> executor_pb2.RolloutState.ValueType:
     """Whether a rollout that has not ended waits or runs."""
     rollout = executor.scheduler.rollouts.get(rollout_id)
-    running = rollout is not None and rollout.state is State.RUNNING
+    running = rollout is None or rollout.state is State.RUNNING  # None: it has ended, and is not on disk yet.
     return executor_pb2.ROLLOUT_STATE_RUNNING if running else executor_pb2.ROLLOUT_STATE_QUEUED
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from practicum.common.errors import Unavailable
 from practicum.executor.changes import AddTasks, Change
@@ -63,23 +63,32 @@ class Writer:
         while self._waiting or not self._closing:
             await self._wake.wait()
             self._wake.clear()
-            if self._waiting:
-                await self._commit()
+            batch, self._waiting = self._waiting, []
+            again = await self._commit(batch)
+            # At shutdown nobody can wait for room: nodes were not acked, and will send what was not kept again.
+            if again and not self._closing:
+                self._waiting = again + self._waiting
+                await asyncio.sleep(RETRY_SECONDS)
+                self._wake.set()
         self._thread.shutdown()
 
-    async def _commit(self) -> None:
-        batch, self._waiting = self._waiting, []
+    async def _commit(self, batch: list[Waiting]) -> list[Waiting]:
+        """Makes changes in one transaction. Returns what has to be tried again."""
         changes = [waiting.change for waiting in batch]
         try:
             results = await asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, changes)
+        except OperationalError as error:
+            log.error("store_failed", reason=str(error.orig), changes=len(batch))
+            return refuse_tasks(batch, error)
         except SQLAlchemyError as error:
-            log.error("store_failed", reason=str(getattr(error, "orig", error)), changes=len(batch))
-            # At shutdown nobody can wait for room: nodes were not acked, and will send what was not kept again.
-            self._waiting = ([] if self._closing else refuse_tasks(batch, error)) + self._waiting
-            await asyncio.sleep(RETRY_SECONDS)
-            self._wake.set()
-        else:
-            self._finish(batch, results)
+            if len(batch) == 1:
+                log.error("change_refused", change=type(batch[0].change).__name__, reason=type(error).__name__)
+                batch[0].done.set_exception(error)
+                return []
+            # One of them is wrong in itself: it alone fails, the others are made.
+            return [kept for waiting in batch for kept in await self._commit([waiting])]
+        self._finish(batch, results)
+        return []
 
     @staticmethod
     def _finish(batch: list[Waiting], results: list[Any]) -> None:
@@ -88,12 +97,12 @@ class Writer:
                 waiting.done.set_result(result)
 
 
-def refuse_tasks(batch: list[Waiting], error: SQLAlchemyError) -> list[Waiting]:
+def refuse_tasks(batch: list[Waiting], error: OperationalError) -> list[Waiting]:
     """Tells submitters that nothing was taken. Returns what has to be tried again."""
     kept = []
     for waiting in batch:
         if isinstance(waiting.change, AddTasks):
-            detail = f"the store can't be written ({getattr(error, 'orig', error)}); nothing was taken"
+            detail = f"the store can't be written ({error.orig}); nothing was taken"
             waiting.done.set_exception(Unavailable(detail, reason="STORE_FAILED", retry_after_seconds=5.0))
         else:
             kept.append(waiting)

@@ -62,7 +62,7 @@ async def run(arguments: argparse.Namespace) -> None:
 def labels_of(options: list[str]) -> dict[str, str]:
     """Labels of options like `gpu=a100`."""
     labels = dict(option.partition("=")[::2] for option in options)
-    if "" in labels:
+    if not all(labels) or not all("=" in option for option in options):
         raise ConfigError("--label: give KEY=VALUE, such as hardware=a100")
     return labels
 

@@ -16,13 +16,15 @@ from grpc import aio
 from practicum.common.errors import ConfigError
 from practicum.node.deadline import seconds_of
 from practicum.node.failures import reason_of
-from practicum.node.outbox import Outbox
+from practicum.node.outbox import Outbox, Upload
 from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc
 
 log = structlog.get_logger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
+RETRY_SECONDS = 1.0
+REFUSED = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 PART_BYTES = 1024 * 1024
 
 Stream: TypeAlias = aio.StreamStreamCall[dispatch_pb2.ConnectRequest, dispatch_pb2.ConnectResponse]
@@ -77,7 +79,7 @@ class Connection:
                 await self._stream()
                 log.info("executor_ended_stream")
             except aio.AioRpcError as error:
-                if error.code() in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
+                if error.code() in REFUSED:
                     raise ConfigError(f"{reason_of(error)}: {error.details()}") from error
                 log.warning("executor_unreachable", code=error.code().name, detail=error.details())
             if time.monotonic() - began > MAX_BACKOFF_SECONDS:
@@ -85,15 +87,17 @@ class Connection:
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
 
-    async def upload(self, lease_id: str, digest: str, body: bytes) -> None:
-        """Sends a large trajectory, until the executor has it."""
+    async def upload(self, upload: Upload) -> None:
+        """Sends a large trajectory, until the executor has it or wants it no more."""
         while True:
             try:
-                await self._stub.UploadTrajectory(parts(lease_id, digest, body))
+                await self._stub.UploadTrajectory(parts(upload), wait_for_ready=True)
                 return
             except aio.AioRpcError as error:
-                log.warning("upload_failed", code=error.code().name)
-                await asyncio.sleep(1.0)
+                log.warning("upload_failed", code=error.code().name, reason=reason_of(error))
+                if error.code() in REFUSED:
+                    return  # What its result is answered with says the rest.
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _stream(self) -> None:
         """One stream, from registration to its end."""
@@ -104,6 +108,8 @@ class Connection:
             if first is None:
                 return
             log.info("registered", node_id=self._introduction.node_id)
+            for upload in self._outbox.uploads:
+                await self.upload(upload)
             self._outbox.say_again()
             speaking = asyncio.create_task(self._speak(call, seconds_of(first.registered.heartbeat_interval)))
             try:
@@ -152,6 +158,7 @@ class Connection:
         return dispatch_pb2.Heartbeat(lease_ids=self._outbox.held(), running=self._work.running)
 
     def _obey(self, frame: dispatch_pb2.ConnectResponse) -> None:
+        self._draining |= frame.drain  # Said again to an executor that is started anew.
         for lease_id in (*frame.acked_leases, *frame.lost_leases):
             self._outbox.forget(lease_id)
         for lease_id in (*frame.lost_leases, *(cancel.lease_id for cancel in frame.cancels)):
@@ -160,8 +167,8 @@ class Connection:
             self._work.assign(assignment)
 
 
-def parts(lease_id: str, digest: str, body: bytes) -> Iterator[dispatch_pb2.UploadTrajectoryRequest]:
+def parts(upload: Upload) -> Iterator[dispatch_pb2.UploadTrajectoryRequest]:
     """An upload in parts."""
-    for start in range(0, len(body), PART_BYTES):
-        data = body[start : start + PART_BYTES]
-        yield dispatch_pb2.UploadTrajectoryRequest(lease_id=lease_id, digest=digest, data=data)
+    for start in range(0, len(upload.body), PART_BYTES):
+        data = upload.body[start : start + PART_BYTES]
+        yield dispatch_pb2.UploadTrajectoryRequest(lease_id=upload.lease_id, digest=upload.digest, data=data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import grpc
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2
@@ -42,6 +44,12 @@ def failure(error: aio.AioRpcError, source: message_pb2.ErrorSource.ValueType) -
         ),
         final=final,
     )
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised, for logs: they tell neither its text nor any value, which may be a prompt."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 def reason_of(error: aio.AioRpcError) -> str:

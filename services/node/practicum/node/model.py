@@ -8,7 +8,6 @@ from typing import Any
 
 from grpc import aio
 
-from practicum.node.failures import failure
 from practicum.node.patience import patiently
 from practicum.v1 import (
     env_gateway_pb2,
@@ -60,12 +59,13 @@ class Model:
         if not self._opened:
             return None
         request = inference_pb2.InferenceServiceCloseSessionRequest(session_id=self._session_id, attempt=self._attempt)
-        try:
-            return (await self._proxy.CloseSession(request, timeout=CLOSE_SECONDS)).graph
-        except aio.AioRpcError as error:
-            raise failure(error, SOURCE) from error
-        finally:
-            self._opened = False
+
+        async def close(left: float) -> inference_pb2.InferenceServiceCloseSessionResponse:
+            return await self._proxy.CloseSession(request, timeout=left, wait_for_ready=True)
+
+        response = await patiently(close, timeout=CLOSE_SECONDS, source=SOURCE)
+        self._opened = False
+        return response.graph
 
     async def discard(self) -> None:
         """Ends the session without its record, as far as the proxy can be reached."""

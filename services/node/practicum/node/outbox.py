@@ -14,6 +14,15 @@ MAX_FRAME_BYTES = 1024 * 1024
 Said = TypeVar("Said", message_pb2.Message, dispatch_pb2.Finished)
 
 
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A trajectory too large to travel inline."""
+
+    lease_id: str
+    digest: str
+    body: bytes
+
+
 @dataclass(slots=True)
 class Outbox:
     """Messages of leases that are held, and results that are not acked.
@@ -23,6 +32,7 @@ class Outbox:
 
     _messages: dict[str, list[message_pb2.Message]] = field(default_factory=dict)
     _finished: dict[str, dispatch_pb2.Finished] = field(default_factory=dict)
+    _uploads: dict[str, Upload] = field(default_factory=dict)
     _fresh_messages: list[message_pb2.Message] = field(default_factory=list)
     _fresh_finished: list[dispatch_pb2.Finished] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,10 +56,25 @@ class Outbox:
             self._fresh_finished.append(finished)
             self._wake.set()
 
+    def keep(self, upload: Upload) -> None:
+        """Keeps what a result names until it is acked: an executor that is killed has lost it."""
+        if upload.lease_id in self._messages:
+            self._uploads[upload.lease_id] = upload
+
+    @property
+    def uploads(self) -> list[Upload]:
+        """What results name that are not acked."""
+        return list(self._uploads.values())
+
+    def owes(self, lease_id: str) -> bool:
+        """Whether a lease is held and has no result."""
+        return lease_id in self._messages and lease_id not in self._finished
+
     def forget(self, lease_id: str) -> None:
         """A result was acked, or its lease is lost."""
         self._messages.pop(lease_id, None)
         self._finished.pop(lease_id, None)
+        self._uploads.pop(lease_id, None)
         self._empty.set()
 
     def held(self) -> list[str]:

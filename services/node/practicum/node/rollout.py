@@ -12,7 +12,7 @@ from grpc import aio
 from practicum.node.agent import AgentFunction
 from practicum.node.deadline import Deadline
 from practicum.node.environment import Environment
-from practicum.node.failures import InfrastructureError, LimitReached
+from practicum.node.failures import InfrastructureError, LimitReached, place_of
 from practicum.node.model import Model
 from practicum.node.recorder import Recorder
 from practicum.node.session import RolloutSession
@@ -100,25 +100,33 @@ class RolloutRun:
         return ending
 
     async def _run_agent(self, session: RolloutSession) -> Ending:
+        clock = asyncio.timeout(self._deadline.left())
         try:
-            async with asyncio.timeout(self._deadline.left()):
+            async with clock:
                 return Ending(trajectory_pb2.OUTCOME_FINISHED, answer=await self._agent(session) or "")
         except LimitReached:
             last = self._recorder.steps[-1].action.text if self._recorder.steps else ""
             return Ending(trajectory_pb2.OUTCOME_MAX_STEPS, answer=last)
-        except TimeoutError:
-            return Ending(trajectory_pb2.OUTCOME_DEADLINE)
         except InfrastructureError as error:
             if self._deadline.left() > 0:
                 raise
             return Ending(trajectory_pb2.OUTCOME_DEADLINE, error=error.error)
-        except Exception as error:
-            log.warning("agent_failed", rollout_id=self._assignment.rollout_id, error=repr(error), exc_info=True)
-            payload = message_pb2.ErrorPayload(
-                source=message_pb2.ERROR_SOURCE_AGENT, reason=type(error).__name__, detail=str(error)[:1000]
-            )
-            self._recorder.say("error", self._task.agent.kind, error=payload)
-            return Ending(trajectory_pb2.OUTCOME_AGENT_ERROR, error=payload)
+        except asyncio.CancelledError as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise  # This rollout was; otherwise something that the agent waited for.
+            return self._agent_failed(error)
+        except Exception as error:  # noqa: BLE001 - whatever an agent raises is the agent's fault, not the node's
+            if clock.expired():
+                return Ending(trajectory_pb2.OUTCOME_DEADLINE)
+            return self._agent_failed(error)
+
+    def _agent_failed(self, error: BaseException) -> Ending:
+        kind, place = type(error).__name__, place_of(error)
+        log.warning("agent_failed", rollout_id=self._assignment.rollout_id, error=kind, at=place)
+        detail = f"{error} ({place})"[:1000]
+        payload = message_pb2.ErrorPayload(source=message_pb2.ERROR_SOURCE_AGENT, reason=kind, detail=detail)
+        self._recorder.say("error", self._task.agent.kind, error=payload)
+        return Ending(trajectory_pb2.OUTCOME_AGENT_ERROR, error=payload)
 
     async def _score(self, ending: Ending) -> None:
         if self._task.HasField("scoring"):

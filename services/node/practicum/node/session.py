@@ -39,6 +39,8 @@ class RolloutSession:
         self._model = model
         self._recorder = recorder
         self._deadline = deadline
+        self._step_ends = 0.0
+        self._tokens = 0
         self.tools_json = tools_json(environment.tools)
 
     @property
@@ -58,15 +60,16 @@ class RolloutSession:
 
     async def chat(self, messages: Sequence[inference_pb2.ChatMessage]) -> Turn:
         """Has the model continue; records the step."""
-        self._check_steps()
+        self._begin_step()
         limits = self._task.limits
         began = time.monotonic()
         response = await self._model.chat(
             messages,
             tools_json=self.tools_json,
             sampling=sampling_of(self._config, max_tokens=limits.max_tokens_per_action or DEFAULT_TOKENS_PER_ACTION),
-            timeout=self._deadline.for_step(),
+            timeout=self._left(),
         )
+        self._tokens = response.usage.prompt_tokens + response.usage.sampled_tokens
         message = response.message
         action = message_pb2.Action(text=message.content, tool_calls=message.tool_calls)
         self._recorder.act(AGENT_ID, action, model_seconds=time.monotonic() - began)
@@ -78,7 +81,7 @@ class RolloutSession:
 
     async def act(self, text: str, calls: Sequence[message_pb2.ToolCall] = ()) -> list[message_pb2.Observation]:
         """A step without a model."""
-        self._check_steps()
+        self._begin_step()
         self._recorder.act(AGENT_ID, message_pb2.Action(text=text, tool_calls=calls))
         return await self.call_tools(calls)
 
@@ -95,10 +98,18 @@ class RolloutSession:
                 call_id=call.call_id, text=f"unknown tool {call.name}; known: {known}", is_error=True
             )
         else:
-            observation = await self._environment.call(call, timeout=self._deadline.for_step())
+            observation = await self._environment.call(call, timeout=self._left())
         self._recorder.observe(call.name, observation, tool_seconds=time.monotonic() - began)
         return observation
 
-    def _check_steps(self) -> None:
-        if len(self._recorder.steps) >= (self._task.limits.max_steps or DEFAULT_STEPS):
+    def _begin_step(self) -> None:
+        limits = self._task.limits
+        if len(self._recorder.steps) >= (limits.max_steps or DEFAULT_STEPS):
             raise LimitReached
+        if 0 < limits.max_total_tokens <= self._tokens:
+            raise LimitReached
+        self._step_ends = time.monotonic() + self._deadline.for_step()
+
+    def _left(self) -> float:
+        """Seconds that the present step has left."""
+        return max(self._step_ends - time.monotonic(), 0.0)

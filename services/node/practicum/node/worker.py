@@ -10,8 +10,8 @@ import structlog
 
 from practicum.node.agent import AgentFunction
 from practicum.node.connection import Connection, Introduction
-from practicum.node.failures import InfrastructureError
-from practicum.node.outbox import Outbox
+from practicum.node.failures import InfrastructureError, place_of
+from practicum.node.outbox import Outbox, Upload
 from practicum.node.rollout import RolloutRun, Services
 from practicum.v1 import dispatch_pb2, message_pb2
 
@@ -42,7 +42,7 @@ class Worker:
         self.outbox.hold(lease_id)
         task = asyncio.create_task(self._run(assignment), name=assignment.rollout_id)
         self._tasks[lease_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(lease_id, None))
+        task.add_done_callback(lambda task: self._ended(lease_id, task))
 
     def stop(self, lease_id: str) -> None:
         """Stops a rollout, if it is at work, and says nothing more of it."""
@@ -54,17 +54,24 @@ class Worker:
         """Lets what runs go on for some seconds; gives the rest back, so that other nodes take it at once."""
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=seconds)
-        unfinished = dict(self._tasks)
-        for task in unfinished.values():
+        unfinished = list(self._tasks.values())
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*unfinished.values(), return_exceptions=True)
-        error = message_pb2.ErrorPayload(
-            source=message_pb2.ERROR_SOURCE_NODE, reason="NODE_STOPPED", detail="the node was stopped"
-        )
-        for lease_id, task in unfinished.items():
-            self.outbox.finish(
-                dispatch_pb2.Finished(lease_id=lease_id, rollout_id=task.get_name(), infrastructure_error=error)
+        await asyncio.gather(*unfinished, return_exceptions=True)
+
+    def _ended(self, lease_id: str, task: asyncio.Task[None]) -> None:
+        """Whatever ended a rollout, its lease is not held without a result: nobody would ever run it again."""
+        del self._tasks[lease_id]
+        if not self.outbox.owes(lease_id):
+            return
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("node_failed", rollout_id=task.get_name(), error=type(error).__name__, at=place_of(error))
+        self.outbox.finish(
+            dispatch_pb2.Finished(
+                lease_id=lease_id, rollout_id=task.get_name(), infrastructure_error=fault(error or NodeStopped())
             )
+        )
 
     async def _run(self, assignment: dispatch_pb2.Assignment) -> None:
         finished = dispatch_pb2.Finished(lease_id=assignment.lease_id, rollout_id=assignment.rollout_id)
@@ -80,9 +87,6 @@ class Worker:
         except InfrastructureError as error:
             log.warning("attempt_failed", rollout_id=assignment.rollout_id, reason=error.error.reason)
             finished.infrastructure_error.CopyFrom(error.error)
-        except Exception as error:
-            log.exception("node_failed", rollout_id=assignment.rollout_id)
-            finished.infrastructure_error.CopyFrom(fault(error))
         else:
             await self._attach(finished, body)
         self.outbox.finish(finished)
@@ -92,12 +96,18 @@ class Worker:
         if len(body) <= MAX_INLINE_BYTES or self.connection is None:
             finished.trajectory = body
             return
-        finished.trajectory_digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-        await self.connection.upload(finished.lease_id, finished.trajectory_digest, body)
+        upload = Upload(finished.lease_id, f"sha256:{hashlib.sha256(body).hexdigest()}", body)
+        finished.trajectory_digest = upload.digest
+        await self.connection.upload(upload)
+        self.outbox.keep(upload)
 
 
-def fault(error: Exception) -> message_pb2.ErrorPayload:
-    """An error of this node's own."""
+class NodeStopped(Exception):
+    """The node was stopped while the rollout was at work."""
+
+
+def fault(error: BaseException) -> message_pb2.ErrorPayload:
+    """An error of this node's own, by its type alone: its text may quote what nobody else should read."""
     return message_pb2.ErrorPayload(
-        source=message_pb2.ERROR_SOURCE_NODE, reason=type(error).__name__, detail=str(error)[:1000]
+        source=message_pb2.ERROR_SOURCE_NODE, reason=type(error).__name__, detail=type(error).__doc__ or ""
     )
