@@ -27,6 +27,7 @@ check: ## lint, types, contracts, unit tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/buf lint
+	$(BIN)/buf breaking --against proto/released.binpb
 	bash scripts/generate_bindings.sh --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
