@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -20,7 +21,6 @@ from grpc_status import rpc_status
 from support.services import unused_address
 
 from practicum.common.channels import connect
-from practicum.common.processes import bound
 from practicum.v1 import inference_pb2, inference_pb2_grpc
 
 WAIT_SECONDS = 60.0
@@ -40,7 +40,7 @@ async def running_proxy(engine: str, *more: str, model: Path, root: Path, wait: 
     """Starts a proxy; `wait`: until its engine serves."""
     address = unused_address()
     flags = [*more, "--address", address, "--engine", engine, "--model", str(model), "--weights-root", str(root)]
-    command = bound([sys.executable, "-m", "practicum.inference_proxy", *flags])
+    command = [sys.executable, "-m", "practicum.inference_proxy", "--exit-with-parent", str(os.getpid()), *flags]
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
     try:
         async with connect(address) as channel:

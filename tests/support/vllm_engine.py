@@ -1,38 +1,18 @@
-"""A real vLLM on this machine's CPUs, and the small model that it serves in tests."""
+"""A real vLLM on this machine's CPUs, started as the `practicum` command starts it."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from practicum.common.processes import bound
+from practicum.cli.child import Child, wait_ready
+from practicum.cli.engine import engine_child, vllm_python
 
-ROOT = Path(__file__).parents[2]
-PYTHON = Path(os.environ.get("PRACTICUM_VLLM_PYTHON", ROOT / ".venv-vllm" / "bin" / "python"))
-VARIABLES = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "OMP_NUM_THREADS": "1",
-    # Else the first request with log-probabilities compiles for up to 48 s.
-    "TORCHDYNAMO_DISABLE": "1",
-    "VLLM_SERVER_DEV_MODE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "HF_HUB_OFFLINE": "1",
-}
-FLAGS = (
-    *("--served-model-name", "tiny", "--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "64"),
-    *("--enforce-eager", "--kv-cache-memory-bytes", str(256 * 1024**2), "--enable-scale-out"),
-    *("--generation-config", "vllm", "--weight-transfer-config", '{"backend": "practicum_disk"}'),
-)
 # 20 s on a quiet machine; a busy one took 200.
 START_SECONDS = 280.0
+STOP_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -42,52 +22,34 @@ class VllmEngine:
     model: Path
     port: int
     log: Path
-    process: subprocess.Popen[bytes] | None = None
+    child: Child = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.child = engine_child(self.model, port=self.port, log=self.log)
 
     @property
     def address(self) -> str:
         """Its base URL."""
-        return f"http://127.0.0.1:{self.port}"
+        return self.child.address
 
     def start(self) -> None:
         """Starts it, without waiting for it."""
-        if not PYTHON.exists():
-            raise RuntimeError(f"{PYTHON} is not there: make it with `make setup`, or set PRACTICUM_VLLM_PYTHON")
-        server = [str(PYTHON), "-m", "vllm.entrypoints.openai.api_server"]
-        where = ["--model", str(self.model), "--host", "127.0.0.1", "--port", str(self.port)]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                bound([*server, *where, *FLAGS]), env={**os.environ, **VARIABLES}, stdout=log, stderr=log
-            )
+        assert vllm_python().exists(), f"{vllm_python()} is not there: make it with `make setup`"
+        self.child.start()
 
     def wait_until_up(self) -> None:
         """Returns when it answers."""
-        deadline = time.monotonic() + START_SECONDS
-        while not self.answers():
-            if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"vLLM did not start:\n{self.log.read_text()[-3000:]}")
-            time.sleep(0.2)
-
-    def answers(self) -> bool:
-        """Whether it is up."""
-        try:
-            with urllib.request.urlopen(f"{self.address}/health", timeout=5) as response:
-                return bool(response.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+        wait_ready([self.child], seconds=START_SECONDS, tick=lambda waiting: None)
 
     def kill(self) -> None:
         """Ends it at once: its server, and its engine, which is a process of its own and would outlive it."""
-        if self.process is not None:
-            processes = [*psutil.Process(self.process.pid).children(recursive=True), self.process]
-            for process in processes:
+        if self.child.process is not None:
+            server = psutil.Process(self.child.process.pid)
+            for process in [*server.children(recursive=True), server]:
                 process.kill()
-            self.process.wait(30)
-            self.process = None
+            self.child.wait(STOP_SECONDS)
 
     def stop(self) -> None:
         """Ends it in an orderly way."""
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(60)
-            self.process = None
+        self.child.terminate()
+        self.child.wait(STOP_SECONDS)
