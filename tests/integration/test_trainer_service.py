@@ -120,6 +120,27 @@ def test_a_stopped_run_leaves_no_process_and_goes_on_where_it_was(
     assert (first.step, first.policy_version > run.policy_version) == (run.step + 1, True)
 
 
+def test_a_recipe_may_practise_twice(stub: Stub, boxes_model: Path, tmp_path: Path, tasks: str) -> None:
+    """The second stage begins at once after the first, while the proxy still remembers what that had closed."""
+    stages = [practice(tasks, steps=2), practice(tasks, "again", steps=2)]
+    start(stub, run_spec(tmp_path, boxes_model, *stages, backend=SIMULATED))
+    run, events = ended(stub)
+    assert (run.state, run.detail) == (SUCCEEDED, "")
+    assert [step.step for name in ("rl", "again") for step in steps_of(events, name)] == [1, 2, 1, 2]
+
+
+def test_fine_tuning_says_what_it_waits_for(
+    stub: Stub, neighbours: tuple[Toy, str], boxes_model: Path, tmp_path: Path
+) -> None:
+    """A note tells how many trajectories there are; when the rest is stored, it goes on."""
+    toy = neighbours[0]
+    toy.stored += [lesson(number) for number in range(3)]
+    start(stub, run_spec(tmp_path, boxes_model, tuning(), backend=SIMULATED))
+    assert next(event.note for event in heard(stub) if event.note) == "waits for trajectories: 3 of 8 are stored"
+    toy.add(lesson(number) for number in range(3, 8))
+    assert ended(stub)[0].state == SUCCEEDED
+
+
 def test_a_killed_run_goes_on_from_its_checkpoint_by_itself(
     stub: Stub, trainer: Service, boxes_model: Path, tmp_path: Path, tasks: str
 ) -> None:
@@ -217,6 +238,10 @@ def test_wrong_requests_are_refused_with_their_reasons(
     wrong.CopyFrom(spec)
     wrong.model_path = "/no/such"
     assert refusal(lambda: start(stub, wrong)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+    Path(tasks).write_text(Path(tasks).read_text() + "\n{")
+    with pytest.raises(grpc.RpcError, match=r"stages\[0\]\.grpo\.tasks_path.*tasks\.jsonl:13 is not a"):
+        start(stub, spec)
+    task_file(tmp_path)
     start(stub, spec)
     other = trainer_pb2.RunSpec()
     other.CopyFrom(spec)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,8 @@ from grpc import aio
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from practicum.common.interceptor import ErrorInterceptor
+from practicum.inference_proxy.sessions import Sessions
 from practicum.v1 import executor_pb2, executor_pb2_grpc, inference_pb2, inference_pb2_grpc, task_pb2, trajectory_pb2
 
 DIGEST = "sha256:toy"
@@ -42,8 +44,19 @@ class Toy:
 
     def __post_init__(self) -> None:
         torch.manual_seed(0)
+        self.loop = asyncio.get_running_loop()
         self.random = random.Random(0)
         self.model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(self.model_path)).float().eval()
+
+    def add(self, trajectories: Iterable[trajectory_pb2.Trajectory]) -> None:
+        """Stores trajectories as if their rollouts had just ended. May be called from any thread."""
+
+        async def stored() -> None:
+            async with self.changed:
+                self.stored += trajectories
+                self.changed.notify_all()
+
+        asyncio.run_coroutine_threadsafe(stored(), self.loop).result(10)
 
     async def work(self) -> None:
         """Runs what waits, some rollouts at a time, for ever."""
@@ -143,15 +156,18 @@ class ToyExecutor(executor_pb2_grpc.ExecutorServiceServicer):
 
 
 class ToyProxy(inference_pb2_grpc.InferenceServiceServicer):
-    """Serves one model."""
+    """Serves one model. Its sessions are the real proxy's, which refuses what it has closed."""
 
     def __init__(self, toy: Toy) -> None:
         self._toy = toy
+        self._sessions = Sessions()
 
     async def OpenSession(self, request: Any, context: Any) -> Any:
+        self._sessions.open(request.session_id, attempt=request.attempt, agent_id=request.agent_id)
         return inference_pb2.InferenceServiceOpenSessionResponse(tokenizer_digest=DIGEST)
 
     async def CloseSession(self, request: Any, context: Any) -> Any:
+        self._sessions.close(request.session_id, request.attempt, discard=request.discard)
         return inference_pb2.InferenceServiceCloseSessionResponse()
 
     async def GetPolicyVersion(self, request: Any, context: Any) -> Any:
@@ -187,7 +203,7 @@ def toy_neighbours(toy_of: Callable[[], Toy]) -> Iterator[tuple[Toy, str]]:
     thread.start()
 
     async def begin() -> tuple[Toy, aio.Server, str, asyncio.Task[None]]:
-        toy, server = toy_of(), aio.server()
+        toy, server = toy_of(), aio.server(interceptors=[ErrorInterceptor()])
         executor_pb2_grpc.add_ExecutorServiceServicer_to_server(ToyExecutor(toy), server)  # type: ignore[abstract]
         inference_pb2_grpc.add_InferenceServiceServicer_to_server(ToyProxy(toy), server)  # type: ignore[abstract]
         port = server.add_insecure_port("127.0.0.1:0")

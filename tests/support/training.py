@@ -79,7 +79,7 @@ def tuning(**fields: Any) -> trainer_pb2.Stage:
     return trainer_pb2.Stage(name="sft", sft=trainer_pb2.SftStage(labels={"lesson": "yes"}, **fields))
 
 
-def practice(tasks: str, **fields: Any) -> trainer_pb2.Stage:
+def practice(tasks: str, name: str = "rl", **fields: Any) -> trainer_pb2.Stage:
     fields = {
         "steps": 6,
         "groups_per_step": 4,
@@ -88,7 +88,7 @@ def practice(tasks: str, **fields: Any) -> trainer_pb2.Stage:
         "max_staleness": 2,
         "checkpoint_every": 2,
     } | fields
-    return trainer_pb2.Stage(name="rl", grpo=trainer_pb2.GrpoStage(tasks_path=tasks, **fields))
+    return trainer_pb2.Stage(name=name, grpo=trainer_pb2.GrpoStage(tasks_path=tasks, **fields))
 
 
 def start(stub: Stub, spec: trainer_pb2.RunSpec) -> trainer_pb2.Run:

@@ -91,8 +91,16 @@ def test_only_the_last_versions_are_kept_by_number(tmp_path: Path) -> None:
     """v10 is after v9."""
     for version in (8, 9, 10):
         (tmp_path / f"v{version}").mkdir()
-    prune(tmp_path, keep=2)
+    prune(tmp_path, served=10, keep=2)
     assert {path.name for path in tmp_path.iterdir()} == {"v9", "v10"}
+
+
+def test_the_version_that_is_served_is_always_kept(tmp_path: Path) -> None:
+    """Also in a folder where an earlier run had counted further: the proxy loads it again after an engine's restart."""
+    for version in (1, 58, 59, 60):
+        (tmp_path / f"v{version}").mkdir()
+    prune(tmp_path, served=1, keep=3)
+    assert {path.name for path in tmp_path.iterdir()} == {"v1"}
 
 
 def test_overlap_is_the_time_in_which_rollouts_were_out() -> None:

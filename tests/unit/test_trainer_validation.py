@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -111,9 +112,30 @@ def test_a_wrong_line_of_a_task_file_is_named(tmp_path: Path) -> None:
     path.write_text(TASK + "{\n")
     with pytest.raises(TaskFileError, match=r"tasks\.jsonl:2 is not a practicum\.v1\.Task"):
         read_tasks(path)
+    for settings in ("{", "[]"):
+        path.write_text(TASK + "\n" + json.dumps({"agent": {"configJson": settings}}))
+        with pytest.raises(TaskFileError, match=r"tasks\.jsonl:3 .*agent\.config_json is not "):
+            read_tasks(path)
+    path.write_bytes(TASK.encode() + b'{"instruction": "\xff"}')
+    with pytest.raises(TaskFileError, match=r"tasks\.jsonl:2 is not .*utf-8"):
+        read_tasks(path)
     path.write_text("\n")
     with pytest.raises(TaskFileError, match="holds no tasks"):
         read_tasks(path)
+
+
+def test_a_refused_run_tells_the_line(spec: trainer_pb2.RunSpec, tmp_path: Path) -> None:
+    """Within the field that names the file."""
+    (tmp_path / "tasks.jsonl").write_text(TASK + '{"instruction": 7}\n')
+    for field in ("spec.stages[0].evaluate.tasks_path", "spec.stages[2].grpo.tasks_path"):
+        assert f"{tmp_path}/tasks.jsonl:2 is not a practicum.v1.Task: " in wrong(spec)[field]
+
+
+def test_a_text_of_a_task_may_hold_any_character(tmp_path: Path) -> None:
+    """Also those that Unicode takes for the end of a line; Windows' line ends are as good as others."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_bytes('{"instruction": "one\u2028two\x85"}\r\n{"instruction": "three"}'.encode())
+    assert [task.instruction for task in read_tasks(path)] == ["one\u2028two\x85", "three"]
 
 
 def test_a_stage_makes_a_files_tasks_its_own() -> None:

@@ -108,8 +108,10 @@ class InferenceServiceServicer:
     """
 
     def OpenSession(self, request, context):
-        """Opens a recorded session. Idempotent by session id and attempt; a higher attempt begins anew.
+        """Opens a recorded session. Idempotent by session id and attempt while it is open; a higher attempt begins anew.
         Answers with the address of the worker that holds the session: further calls go there.
+        FAILED_PRECONDITION  reason SESSION_CLOSED: this attempt was closed within the last 10 minutes. Give a higher
+        attempt, or another id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

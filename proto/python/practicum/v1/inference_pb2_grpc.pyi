@@ -43,8 +43,10 @@ class InferenceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> InferenceServiceAsyncStub: ...
     OpenSession: _grpc.UnaryUnaryMultiCallable[_inference_pb2.InferenceServiceOpenSessionRequest, _inference_pb2.InferenceServiceOpenSessionResponse]
-    """Opens a recorded session. Idempotent by session id and attempt; a higher attempt begins anew.
+    """Opens a recorded session. Idempotent by session id and attempt while it is open; a higher attempt begins anew.
     Answers with the address of the worker that holds the session: further calls go there.
+      FAILED_PRECONDITION  reason SESSION_CLOSED: this attempt was closed within the last 10 minutes. Give a higher
+                           attempt, or another id.
     """
     Generate: _grpc.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateResponse]
     """Continues tokens. The prompt is given as ids and is read exactly so.
@@ -94,8 +96,10 @@ class InferenceServiceAsyncStub(InferenceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     OpenSession: _aio.UnaryUnaryMultiCallable[_inference_pb2.InferenceServiceOpenSessionRequest, _inference_pb2.InferenceServiceOpenSessionResponse]  # type: ignore[assignment]
-    """Opens a recorded session. Idempotent by session id and attempt; a higher attempt begins anew.
+    """Opens a recorded session. Idempotent by session id and attempt while it is open; a higher attempt begins anew.
     Answers with the address of the worker that holds the session: further calls go there.
+      FAILED_PRECONDITION  reason SESSION_CLOSED: this attempt was closed within the last 10 minutes. Give a higher
+                           attempt, or another id.
     """
     Generate: _aio.UnaryStreamMultiCallable[_inference_pb2.GenerateRequest, _inference_pb2.GenerateResponse]  # type: ignore[assignment]
     """Continues tokens. The prompt is given as ids and is read exactly so.
@@ -148,8 +152,10 @@ class InferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inference_pb2.InferenceServiceOpenSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inference_pb2.InferenceServiceOpenSessionResponse, _abc.Awaitable[_inference_pb2.InferenceServiceOpenSessionResponse]]:
-        """Opens a recorded session. Idempotent by session id and attempt; a higher attempt begins anew.
+        """Opens a recorded session. Idempotent by session id and attempt while it is open; a higher attempt begins anew.
         Answers with the address of the worker that holds the session: further calls go there.
+          FAILED_PRECONDITION  reason SESSION_CLOSED: this attempt was closed within the last 10 minutes. Give a higher
+                               attempt, or another id.
         """
 
     @_abc_1.abstractmethod

@@ -44,7 +44,9 @@ class _OutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Outcome.Value
     NOT train on it as a zero.
     """
     OUTCOME_AGENT_ERROR: _Outcome.ValueType  # 6
-    """The agent's own program failed. Scored 0."""
+    """The agent's own program failed, which is its own fault: it counts as a reward of 0, and trainers train on it
+    so. There is no sampled token to train when it failed before its first turn.
+    """
 
 class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper):
     """How a rollout ended. Readers MUST treat an unknown value like OUTCOME_INFRASTRUCTURE_ERROR."""
@@ -64,7 +66,9 @@ OUTCOME_INFRASTRUCTURE_ERROR: Outcome.ValueType  # 5
 NOT train on it as a zero.
 """
 OUTCOME_AGENT_ERROR: Outcome.ValueType  # 6
-"""The agent's own program failed. Scored 0."""
+"""The agent's own program failed, which is its own fault: it counts as a reward of 0, and trainers train on it
+so. There is no sampled token to train when it failed before its first turn.
+"""
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
 
 class _TokenRole:
@@ -187,7 +191,9 @@ class Trajectory(_message.Message):
     success: _builtins.bool
     """True when the scorer gave the full reward (>= 1)."""
     reward: _builtins.float
-    """The scorer's reward. Meaningless unless `outcome` is OUTCOME_FINISHED or OUTCOME_MAX_STEPS."""
+    """The scorer's reward. Meaningless unless `outcome` is OUTCOME_FINISHED or OUTCOME_MAX_STEPS; OUTCOME_AGENT_ERROR
+    counts as 0 whatever stands here.
+    """
     token_count: _builtins.int
     """Tokens read and sampled, each counted once."""
     outcome: Global___Outcome.ValueType

@@ -30,7 +30,8 @@ Sample = tuple[list[int], list[int]]
 def fine_tune(context: RunContext, stage: trainer_pb2.Stage) -> Path:
     """Trains, and publishes what was trained. A stage that was cut short begins anew: it takes half a minute."""
     context.reporter.begin(stage.name, stage.sft.steps)
-    trajectories = context.loop.wait(context.rollouts.stored(stage.sft, consumer=context.consumer(stage.name)))
+    stored = context.rollouts.stored(stage.sft, consumer=context.consumer(stage.name), note=context.reporter.note)
+    trajectories = context.loop.wait(stored)
     engine = open_engine(context, stage.sft)
     try:
         samples = rendered(trajectories, engine.tokenizer)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
+import structlog
 from grpc import aio
 
 from practicum.common.channels import connect
@@ -12,6 +14,8 @@ from practicum.trainer.outcome import RunFailed
 from practicum.trainer.retry import reason, repeated
 from practicum.trainer.rows import Floats, Ints
 from practicum.v1 import inference_pb2, inference_pb2_grpc
+
+log = structlog.get_logger(__name__)
 
 PATIENCE_SECONDS = 180.0
 PROBE_TOKENS = 64
@@ -44,13 +48,21 @@ class Inference:
         except aio.AioRpcError as error:
             raise RunFailed(f"the inference proxy did not take policy version {version}: {reason(error)}") from error
 
-    async def tokenizer_digest(self, session_id: str) -> str:
+    async def tokenizer_digest(self, asker: str) -> str:
         """The digest of the served tokenizer, which every trained token must carry."""
+        # A session is never opened again once it is closed: each asking has its own, whoever asked before.
+        session_id = f"{asker}.{uuid4().hex}"
         opening = inference_pb2.InferenceServiceOpenSessionRequest(session_id=session_id, attempt=1, model=self._model)
-        closing = inference_pb2.InferenceServiceCloseSessionRequest(session_id=session_id, attempt=1, discard=True)
         answer = await repeated(lambda: self._stub.OpenSession(opening, timeout=30), seconds=PATIENCE_SECONDS)
-        await self._stub.CloseSession(closing, timeout=30)
+        await self._discard(session_id)
         return answer.tokenizer_digest
+
+    async def _discard(self, session_id: str) -> None:
+        closing = inference_pb2.InferenceServiceCloseSessionRequest(session_id=session_id, attempt=1, discard=True)
+        try:
+            await self._stub.CloseSession(closing, timeout=30)
+        except aio.AioRpcError as error:
+            log.warning("session_left_open", detail=reason(error))  # The proxy forgets it by itself.
 
     async def logprobs(self, token_ids: Ints) -> Floats:
         """The engine's log-probability of each token after the first."""
@@ -60,10 +72,11 @@ class Inference:
             prompt_logprobs=True,
             model=self._model,
         )
-        found = b""
-        async for response in self._stub.Generate(request, timeout=120):
-            found += response.prompt_logprobs
+        found = await repeated(lambda: self._scored(request), seconds=PATIENCE_SECONDS)
         return np.frombuffer(found, dtype="<f4")[1:]
+
+    async def _scored(self, request: inference_pb2.GenerateRequest) -> bytes:
+        return b"".join([response.prompt_logprobs async for response in self._stub.Generate(request, timeout=120)])
 
     async def close(self) -> None:
         """Closes the channel."""

@@ -51,7 +51,8 @@ class Practice:
         self._maker = context.maker(stage.name)
         self._numbers = itertools.count()
         self._ended = False
-        self._digest = context.loop.call(context.inference.tokenizer_digest(f"run.{context.spec.run_id}.trainer"))
+        asker = f"run.{context.spec.run_id}.{stage.name}"
+        self._digest = context.loop.call(context.inference.tokenizer_digest(asker))
         self.clock = StepClock()
         context.reporter.begin(stage.name, self.settings.steps)
 

@@ -37,7 +37,7 @@ class Publisher:
         write_whole(folder, write)
         self._loop.call(self._inference.publish(version, folder))
         self.published = version
-        prune(self._folder, keep=KEPT_FOLDERS)
+        prune(self._folder, served=version, keep=KEPT_FOLDERS)
 
     def publish_model(self, model: Path) -> int:
         """Publishes a model's folder as it is."""
@@ -63,8 +63,10 @@ def copy_model(model: Path, folder: Path) -> None:
             shutil.copy2(file, folder / file.name)
 
 
-def prune(folder: Path, *, keep: int) -> None:
-    """Removes all but the last version folders."""
-    versions = sorted((int(path.name[1:]), path) for path in folder.glob("v*") if path.name[1:].isdecimal())
-    for _, path in versions[:-keep]:
-        shutil.rmtree(path, ignore_errors=True)
+def prune(folder: Path, *, served: int, keep: int) -> None:
+    """Removes all version folders but the last up to the one that is served, which the proxy loads again when an engine
+    is started again. Higher ones were left by a run that counted further, and are of no use to anybody."""
+    versions = {int(path.name[1:]): path for path in folder.glob("v*") if path.name[1:].isdecimal()}
+    kept = sorted(version for version in versions if version <= served)[-keep:]
+    for version in versions.keys() - kept:
+        shutil.rmtree(versions[version], ignore_errors=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextlib import aclosing
 
-import grpc
 import structlog
 from grpc import aio
 
@@ -15,13 +14,15 @@ from practicum.trainer.accounting import BusyClock
 from practicum.trainer.groups import GroupBook
 from practicum.trainer.outcome import RunFailed
 from practicum.trainer.retry import reason, repeated
+from practicum.trainer.stream import CREDITS, trajectories
 from practicum.v1 import executor_pb2, executor_pb2_grpc, task_pb2, trainer_pb2, trajectory_pb2
 
 log = structlog.get_logger(__name__)
 
-CREDITS = 256
 PATIENCE_SECONDS = 600.0
 LEAVE_SECONDS = 3.0
+# Between a person's being told that something is waited for: soon at first, then seldom.
+FIRST_NOTE_SECONDS, MOST_NOTE_SECONDS = 2.0, 600.0
 
 Group = list[trajectory_pb2.Trajectory]
 
@@ -39,6 +40,7 @@ class Rollouts:
         self._book = GroupBook()
         self._whole: dict[str, asyncio.Future[Group]] = {}
         self._listening: asyncio.Task[None] | None = None
+        self._deaf = ""
         self.busy = BusyClock()
         self.unexpected = 0
 
@@ -53,6 +55,8 @@ class Rollouts:
 
     async def run_all(self, tasks: Sequence[task_pb2.Task]) -> list[Group]:
         """The groups of tasks, which run side by side."""
+        if self._deaf:
+            raise RunFailed(self._deaf)
         futures = [self._expect(task) for task in tasks]
         try:
             await self._submit(tasks)
@@ -75,31 +79,42 @@ class Rollouts:
         except aio.AioRpcError as error:
             log.warning("rollouts_left_running", detail=reason(error))
 
-    async def stored(self, stage: trainer_pb2.SftStage, *, consumer: str) -> list[trajectory_pb2.Trajectory]:
-        """Waits until enough of the stage's trajectories are stored, and returns them."""
+    async def stored(
+        self, stage: trainer_pb2.SftStage, *, consumer: str, note: Callable[[str], None]
+    ) -> list[trajectory_pb2.Trajectory]:
+        """Waits until enough of the stage's trajectories are stored, and returns them. `note`: told now and then how
+        many there are."""
         outcomes = [trajectory_pb2.OUTCOME_FINISHED, trajectory_pb2.OUTCOME_MAX_STEPS]
         wanted = executor_pb2.TrajectoryFilter(labels=stage.labels, outcomes=outcomes)
         if stage.HasField("min_reward"):
             wanted.min_reward = stage.min_reward
         opening = executor_pb2.OpenConsumer(consumer=consumer, filter=wanted, credits=CREDITS)
         found: dict[str, trajectory_pb2.Trajectory] = {}
-        async with aclosing(self._trajectories(opening)) as trajectories:
-            async for trajectory in trajectories:
-                found[trajectory.rollout_id] = trajectory
-                if len(found) == stage.trajectories:
-                    break
-        await self._stub.DeleteConsumer(executor_pb2.DeleteConsumerRequest(consumer=consumer), timeout=30)
+        noting = asyncio.create_task(note_waiting(found, stage.trajectories, note))
+        try:
+            async with aclosing(trajectories(self._stub, opening)) as coming:
+                async for trajectory in coming:
+                    found[trajectory.rollout_id] = trajectory
+                    if len(found) == stage.trajectories:
+                        break
+        finally:
+            noting.cancel()
+        await self._delete(consumer)
         return [found[rollout_id] for rollout_id in sorted(found)]
 
     async def forget(self) -> None:
         """Has the executor forget this run's position, when the run is done."""
         await self._stop_listening()
-        await self._stub.DeleteConsumer(executor_pb2.DeleteConsumerRequest(consumer=self._consumer), timeout=30)
+        await self._delete(self._consumer)
 
     async def close(self) -> None:
         """Stops listening."""
         await self._stop_listening()
         await self._channel.close()
+
+    async def _delete(self, consumer: str) -> None:
+        request = executor_pb2.DeleteConsumerRequest(consumer=consumer)
+        await repeated(lambda: self._stub.DeleteConsumer(request, timeout=30), seconds=PATIENCE_SECONDS)
 
     async def _stop_listening(self) -> None:
         if self._listening is not None:
@@ -125,10 +140,13 @@ class Rollouts:
         # From the oldest: nothing tells when the stream is open, and what ends before that must be heard of too.
         opening = executor_pb2.OpenConsumer(consumer=self._consumer, filter=wanted, credits=CREDITS)
         try:
-            async for trajectory in self._trajectories(opening):
-                self._take(trajectory)
+            async with aclosing(trajectories(self._stub, opening)) as coming:
+                async for trajectory in coming:
+                    self._take(trajectory)
         except aio.AioRpcError as error:
-            self._fail(error)
+            self._fail(reason(error))
+        except Exception as error:  # noqa: BLE001 - whoever waits for a group would wait for ever
+            self._fail(repr(error))
 
     def _take(self, trajectory: trajectory_pb2.Trajectory) -> None:
         if not self._book.add(trajectory):
@@ -139,45 +157,18 @@ class Rollouts:
         if group is not None and not (future := self._whole[trajectory.task_id]).done():
             future.set_result(group)
 
-    def _fail(self, error: aio.AioRpcError) -> None:
-        log.error("stream_ended", detail=reason(error))
+    def _fail(self, why: str) -> None:
+        log.error("stream_ended", detail=why)
+        self._deaf = f"the executor's stream of trajectories can't be read: {why}"
         for future in self._whole.values():
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(RunFailed(self._deaf))
 
-    async def _trajectories(self, opening: executor_pb2.OpenConsumer) -> AsyncGenerator[trajectory_pb2.Trajectory]:
-        """Trajectories as they come, over restarts of the executor."""
-        failures = 0
-        while True:
-            try:
-                async with aclosing(self._stream(opening)) as stream:
-                    async for trajectory in stream:
-                        failures = 0
-                        yield trajectory
-            except aio.AioRpcError as error:
-                if error.code() != grpc.StatusCode.UNAVAILABLE:
-                    raise
-                log.warning("stream_broken", detail=reason(error))
-            failures += 1
-            await asyncio.sleep(min(5.0, 0.1 * 2**failures))
 
-    async def _stream(self, opening: executor_pb2.OpenConsumer) -> AsyncGenerator[trajectory_pb2.Trajectory]:
-        call = self._stub.StreamTrajectories()
-        parts: list[bytes] = []
-        try:
-            await call.write(executor_pb2.StreamTrajectoriesRequest(open=opening))
-            async for response in call:
-                for event in response.events:
-                    if event.HasField("trajectory"):
-                        yield event.trajectory
-                    elif event.HasField("part"):
-                        parts.append(event.part.data)
-                        if event.part.last:
-                            yield trajectory_pb2.Trajectory.FromString(b"".join(parts))
-                            parts.clear()
-                ack = executor_pb2.AckCursor(cursor=response.events[-1].cursor)
-                await call.write(executor_pb2.StreamTrajectoriesRequest(ack=ack))
-                grant = executor_pb2.GrantCredits(credits=len(response.events))
-                await call.write(executor_pb2.StreamTrajectoriesRequest(credits=grant))
-        finally:
-            call.cancel()
+async def note_waiting(found: Sized, wanted: int, note: Callable[[str], None]) -> None:
+    """Tells how many of the wanted trajectories are there, until it is cancelled."""
+    seconds = FIRST_NOTE_SECONDS
+    while True:
+        await asyncio.sleep(seconds)
+        note(f"waits for trajectories: {len(found)} of {wanted} are stored")
+        seconds = min(2 * seconds, MOST_NOTE_SECONDS)

@@ -30,7 +30,8 @@ class SimulatedBackend:
     def sft(self, context: RunContext, stage: trainer_pb2.Stage) -> Path:
         """Waits for the trajectories, and sleeps."""
         context.reporter.begin(stage.name, stage.sft.steps)
-        context.loop.wait(context.rollouts.stored(stage.sft, consumer=context.consumer(stage.name)))
+        stored = context.rollouts.stored(stage.sft, consumer=context.consumer(stage.name), note=context.reporter.note)
+        context.loop.wait(stored)
         for step in range(stage.sft.steps):
             context.loop.wait(asyncio.sleep(STEP_SECONDS))
             context.reporter.step(

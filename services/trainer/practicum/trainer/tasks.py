@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import json_format
 
@@ -20,7 +21,8 @@ class TaskFileError(ValueError):
 def read_tasks(path: Path) -> list[task_pb2.Task]:
     """The tasks of a file of JSON Lines."""
     tasks = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    # Not by `splitlines`: JSON's texts may hold what Unicode takes for a line's end.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if line.strip():
             tasks.append(parse(line, f"{path}:{number}"))
     if not tasks:
@@ -28,12 +30,25 @@ def read_tasks(path: Path) -> list[task_pb2.Task]:
     return tasks
 
 
-def parse(line: str, place: str) -> task_pb2.Task:
+def parse(line: bytes, place: str) -> task_pb2.Task:
     """One task. Fields of a later version of the protocol are skipped."""
     try:
-        return json_format.Parse(line, task_pb2.Task(), ignore_unknown_fields=True)
-    except json_format.ParseError as error:
+        task = json_format.Parse(line.decode(), task_pb2.Task(), ignore_unknown_fields=True)
+        agent_settings(task)
+    except (json_format.ParseError, ValueError) as error:
         raise TaskFileError(f"{place} is not a practicum.v1.Task: {error}") from error
+    return task
+
+
+def agent_settings(task: task_pb2.Task) -> dict[str, Any]:
+    """The settings of the task's agent. Raises ValueError when they are no JSON object."""
+    try:
+        settings = json.loads(task.agent.config_json or "{}")
+    except json.JSONDecodeError as error:
+        raise ValueError(f"agent.config_json is not JSON: {error}") from error
+    if not isinstance(settings, dict):
+        raise ValueError("agent.config_json is not a JSON object")
+    return settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +76,7 @@ class TaskMaker:
         made.rollouts = rollouts
         made.labels[RUN_LABEL] = self.run_id
         made.labels[STAGE_LABEL] = self.stage
-        settings = json.loads(task.agent.config_json or "{}")
-        made.agent.config_json = json.dumps(settings | {"temperature": temperature})
+        made.agent.config_json = json.dumps(agent_settings(task) | {"temperature": temperature})
         if hide_tools and made.HasField("environment"):
             made.environment.hide_tools = True
         return made

@@ -130,6 +130,6 @@ def tasks_faults(path: str) -> list[Fault]:
         read_tasks(Path(path))
     except OSError as error:
         return [("tasks_path", f"can't read {path}: {error.strerror}")]
-    except (TaskFileError, UnicodeDecodeError) as error:
+    except TaskFileError as error:
         return [("tasks_path", str(error))]
     return []
