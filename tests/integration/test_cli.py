@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.boxes import boxes_tasks
 from support.commands import PRACTICUM, processes_of, read_until, wait_for
-from support.services import Service, Services, unused_address
+from support.services import Service, Services, unused_address, unused_ports
 
 from practicum.client import ExecutorClient, read_trajectories
 
@@ -29,7 +29,7 @@ def practicum(*arguments: str, status: int = 0) -> str:
 
 def base_port() -> str:
     """The first of several ports that nobody listens on."""
-    return unused_address().rpartition(":")[2]
+    return str(unused_ports())
 
 
 @pytest.fixture
@@ -61,6 +61,24 @@ def tasks_file(folder: Path, count: int) -> Path:
     path = folder / "tasks.jsonl"
     path.write_text("".join(json_format.MessageToJson(t, indent=None) + "\n" for t in boxes_tasks(count)))
     return path
+
+
+def test_a_reader_with_a_limit_goes_on_behind_it(executor: Service, tmp_path: Path) -> None:
+    """What was shown is acked."""
+    at = ("--executor", executor.address)
+    practicum("submit", str(tasks_file(tmp_path, 4)), "--wait", *at)
+    shown = [practicum("trajectories", "--consumer", "me", "--limit", "2", "--json", *at) for _ in range(2)]
+    ids = [json.loads(line)["taskId"] for text in shown for line in text.splitlines()]
+    assert sorted(ids) == ["t0", "t1", "t2", "t3"]
+
+
+def test_who_has_read_enough_gets_no_error(executor: Service, tmp_path: Path) -> None:
+    """`practicum trajectories --json | head -1`."""
+    at = ("--executor", executor.address)
+    practicum("submit", str(tasks_file(tmp_path, 200)), "--wait", *at)
+    command = f"set -o pipefail; {PRACTICUM} trajectories --json --executor {executor.address} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
 
 
 def test_wrong_input_is_explained(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -25,6 +26,21 @@ def unused_address() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def unused_ports(count: int = 8) -> int:
+    """The first of so many ports in a row that nobody listens on, below those that the kernel gives to clients."""
+    for _ in range(100):
+        base = random.randrange(20_000, 32_000)
+        if all(unused(base + offset) for offset in range(count)):
+            return base
+    raise AssertionError("no free range of ports")
+
+
+def unused(port: int) -> bool:
+    """Whether nobody listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 @dataclass

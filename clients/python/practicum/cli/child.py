@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from practicum.cli.restarts import Restarts
+
 LOG_LINES = 12
 
 
@@ -25,7 +27,7 @@ class Child:
     address: str = ""
     stop_rank: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
-    restarts: int = 0
+    restarts: Restarts = field(default_factory=Restarts)
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -39,6 +41,7 @@ class Child:
                 env=os.environ | self.environment,
                 start_new_session=True,
             )
+        self.restarts.started(time.monotonic())
 
     @property
     def exit_status(self) -> int | None:

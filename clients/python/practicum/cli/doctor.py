@@ -20,8 +20,9 @@ from practicum.cli.suite import Ports
 from practicum.cli.tables import table
 
 GIB = 1024**3
-NEEDED_MEMORY = 6 * GIB
-NEEDED_DISK = 2 * GIB
+NEEDED_MEMORY = 4 * GIB
+NEEDED_DISK = GIB
+DISK_OF_SETUP = 5 * GIB
 VERSIONS = {"grpcio": "1.81.1", "protobuf": "6.33.5", "mcp": "2.3"}
 
 
@@ -80,7 +81,8 @@ def machine() -> Iterator[Finding]:
     memory, disk = psutil.virtual_memory().available, shutil.disk_usage(Path.cwd()).free
     remedy = "" if memory >= NEEDED_MEMORY else f"the quickstart needs {NEEDED_MEMORY / GIB:.0f} GiB"
     yield Finding("free memory", f"{memory / GIB:.1f} GiB", remedy)
-    remedy = "" if disk >= NEEDED_DISK else f"the quickstart needs {NEEDED_DISK / GIB:.0f} GiB"
+    needed = NEEDED_DISK if vllm_python().exists() else NEEDED_DISK + DISK_OF_SETUP
+    remedy = "" if disk >= needed else f"the quickstart needs {needed / GIB:.0f} GiB"
     yield Finding("free disk", f"{disk / GIB:.1f} GiB", remedy)
     cores = len(os.sched_getaffinity(0))
     yield Finding("cores", str(cores), "" if cores > 1 else "two or more, or the quickstart takes twice as long")

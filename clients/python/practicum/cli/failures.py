@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import NoReturn
 
 import typer
 
+from practicum.cli import interrupts
 from practicum.cli.child import StartFailed
 from practicum.cli.suite import PortTaken
 from practicum.client import CallFailed
@@ -24,20 +22,15 @@ class Refused(Exception):
 @contextmanager
 def explained() -> Iterator[None]:
     """Ends the command with status 1 and the reason; Ctrl-C and SIGTERM with 130."""
-    signal.signal(signal.SIGTERM, interrupt)
+    interrupts.listen()
     try:
         yield
+    except BrokenPipeError:
+        # Who read the output has enough. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (CallFailed, PortTaken, Refused, StartFailed, ValueError, OSError) as error:
         typer.secho(f"error: {error}", err=True, fg="red")
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
         typer.secho("stopped", err=True)
         raise typer.Exit(130) from None
-    except BrokenPipeError:
-        # Who read the output has enough. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM does what Ctrl-C does: everything is stopped in order."""
-    raise KeyboardInterrupt

@@ -27,6 +27,7 @@ from practicum.v1 import executor_pb2, trainer_pb2
 TEACHER = "boxes_teacher=practicum.environments.boxes.agents:teacher"
 SLOTS = 48
 REFRESH_SECONDS = 0.5
+RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def practise(settings: Settings, ports: Ports, services: Suite, view: RunView, d
     with ExecutorClient(ports.executor) as executor, TrainerClient(ports.trainer) as trainer:
         executor.submit(read_tasks(settings.folder / "tasks" / "sft.jsonl"))
         trainer.start(spec)
-        watching = threading.Thread(target=follow, args=(trainer, spec.run_id, view), daemon=True)
+        watching = Following(trainer, spec.run_id, view)
         watching.start()
         ended, at = 0, time.monotonic()
         rate = 0.0
@@ -118,26 +119,33 @@ def practise(settings: Settings, ports: Ports, services: Suite, view: RunView, d
                 display.say(f"{stage}: {result.successes} of {result.tasks} at temperature {result.temperature:g}")
             said = len(view.measurements)
             watching.join(REFRESH_SECONDS)
+        if watching.error is not None:
+            raise watching.error
         return trainer.run(spec.run_id)
 
 
-def follow(trainer: TrainerClient, run_id: str, view: RunView) -> None:
-    """Reads a run's events until it ends; a trainer that was started again is asked again."""
-    sequence = 0
-    while view.state not in (
-        trainer_pb2.RUN_STATE_SUCCEEDED,
-        trainer_pb2.RUN_STATE_FAILED,
-        trainer_pb2.RUN_STATE_STOPPED,
-    ):
-        try:
-            for event in trainer.watch(run_id, from_sequence=sequence + 1):
-                view.add(event)
-                sequence = event.sequence
-            return
-        except CallFailed as error:
-            if not error.may_retry:
-                raise
-            time.sleep(1.0)
+class Following(threading.Thread):
+    """Reads a run's events into a view until the run ends; a trainer that was started again is asked again."""
+
+    def __init__(self, trainer: TrainerClient, run_id: str, view: RunView) -> None:
+        super().__init__(daemon=True)
+        self._trainer, self._run_id, self._view = trainer, run_id, view
+        self.error: CallFailed | None = None
+
+    def run(self) -> None:
+        """Ends with the run, or with an `error`."""
+        sequence = 0
+        while True:
+            try:
+                for event in self._trainer.watch(self._run_id, from_sequence=sequence + 1):
+                    self._view.add(event)
+                    sequence = event.sequence
+                return
+            except CallFailed as error:
+                if not error.may_retry:
+                    self.error = error
+                    return
+                time.sleep(RETRY_SECONDS)
 
 
 def stand(executor: ExecutorClient) -> tuple[list[executor_pb2.NodeInfo], int]:

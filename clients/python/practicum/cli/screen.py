@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from practicum.cli import interrupts
+
 LINE_SECONDS = 5.0
 
 console = Console(highlight=False)
@@ -23,6 +25,7 @@ class Screen:
 
     def show(self, picture: RenderableType, line: str) -> None:
         """The picture where there is a terminal, else the line."""
+        interrupts.check()
         if self._live is not None:
             self._live.update(picture, refresh=True)
         elif time.monotonic() >= self._line_at:

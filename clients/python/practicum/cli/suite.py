@@ -16,10 +16,6 @@ from practicum.cli.ready import healthy, port_taken
 
 START_SECONDS = 300.0
 STOP_SECONDS = 15.0
-MAX_RESTARTS = 5
-
-# Services end with the command even when it is killed with -9.
-BIND = [sys.executable, "-m", "practicum.common.processes", str(os.getpid())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +76,28 @@ class Suite:
 
     def supervise(self) -> list[str]:
         """Starts again what ended by itself. Returns the names. StartFailed when one ends again and again."""
-        ended = [child for child in self.children if child.exit_status is not None]
-        for child in ended:
-            if child.exit_status == 2 or child.restarts == MAX_RESTARTS:
-                raise StartFailed(child, f"ended with status {child.exit_status}, {child.restarts} restarts before")
-            child.restarts += 1
-            child.wait(0)  # Processes that it started may still be there.
-            child.start()
-        return [child.name for child in ended]
+        again = []
+        for child in self.children:
+            if child.exit_status is None:
+                continue
+            due = child.restarts.due(time.monotonic())
+            if child.exit_status == 2 or due is None:
+                raise StartFailed(child, f"ended with status {child.exit_status} and is not started again")
+            if due:
+                child.wait(0)  # Processes that it started may still be there.
+                child.start()
+                again.append(child.name)
+        return again
 
     def stop(self) -> None:
-        """Stops all, those first that use the others; nothing is left."""
+        """Stops all, those first that use the others. Told to hurry by another signal, kills them. Nothing is left."""
+        try:
+            self._stop_in_order()
+        except KeyboardInterrupt:
+            for child in self.children:
+                child.wait(0)
+
+    def _stop_in_order(self) -> None:
         for rank in sorted({child.stop_rank for child in self.children}):
             group = [child for child in self.children if child.stop_rank == rank]
             for child in group:
@@ -147,7 +154,7 @@ def basic_children(plan: Plan) -> list[Child]:
 def model_children(plan: Plan, model: Path) -> list[Child]:
     """Engine, proxy, trainer."""
     ports, folder = plan.ports, plan.folder
-    engine = engine_child(model, port=ports.engine, log=folder / "logs" / "engine.log", bind=BIND)
+    engine = engine_child(model, port=ports.engine, log=folder / "logs" / "engine.log")
     proxy = ["--engine", engine.address, "--model", str(model), "--weights-root", str(folder)]
     trainer = ["--executor", ports.executor, "--inference", ports.inference, "--state", str(folder / "trainer")]
     return [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from itertools import islice
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -64,11 +63,11 @@ def trajectories(
 ) -> None:
     """Shows stored trajectories, or follows as a named consumer."""
     where = executor_pb2.TrajectoryFilter(labels=labels_of(labels), queues=queues, min_reward=min_reward)
-    with ExecutorClient(address) as executor:
-        found: Iterator[Trajectory] = (
-            executor.trajectories(consumer, where=where) if consumer else executor.query(where)
-        )
-        found = islice(found, limit or None)
+    with ExecutorClient(address) as executor, ExitStack() as stack:
+        if consumer:
+            found = stack.enter_context(closing(executor.trajectories(consumer, where=where, limit=limit)))
+        else:
+            found = stack.enter_context(closing(executor.query(where, limit=limit)))
         if output is not None:
             console.print(f"{write_trajectories(output, found)} trajectories are in {output}")
         elif as_json:

@@ -47,7 +47,7 @@ def states(services: Suite) -> Group:
     """The services with their restarts."""
     made = table("service", "address", "#restarts")
     for child in services.children:
-        made.add_row(child.name, child.address, str(child.restarts))
+        made.add_row(child.name, child.address, str(child.restarts.total))
     return Group(made, "")
 
 

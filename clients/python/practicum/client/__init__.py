@@ -8,7 +8,7 @@ with ExecutorClient("127.0.0.1:50051") as executor:
         print(trajectory.rollout_id, trajectory.reward)
 """
 
-from practicum.client.errors import CallFailed
+from practicum.client.errors import CallFailed, SubmitFailed
 from practicum.client.executor import ExecutorClient
 from practicum.client.files import read_tasks, read_trajectories, write_trajectories
 from practicum.client.trainer import TrainerClient
@@ -22,6 +22,7 @@ __all__ = [
     "ExecutorClient",
     "Limits",
     "Scoring",
+    "SubmitFailed",
     "Task",
     "TrainerClient",
     "Trajectory",

@@ -29,10 +29,12 @@ class Consumer:
         self._opened = opened
         self._assembler = Assembler()
         self._failures = 0
+        self._left = -1
 
-    def trajectories(self) -> Iterator[trajectory_pb2.Trajectory]:
-        """Whole trajectories, over as many streams as it takes."""
-        while True:
+    def trajectories(self, limit: int) -> Iterator[trajectory_pb2.Trajectory]:
+        """Whole trajectories, over as many streams as it takes: so many, or without an end when it is 0."""
+        self._left = limit or -1
+        while self._left:
             try:
                 yield from self._stream()
             except grpc.RpcError as error:
@@ -49,7 +51,11 @@ class Consumer:
                 for cursor, trajectory in self._assembler.trajectories(response.events):
                     yield trajectory
                     requests.put(Request(ack=executor_pb2.AckCursor(cursor=cursor)))
-                requests.put(Request(ack=executor_pb2.AckCursor(cursor=response.events[-1].cursor)))
+                    self._left -= 1
+                    if not self._left:
+                        return
+                if not self._assembler.within_parts:
+                    requests.put(Request(ack=executor_pb2.AckCursor(cursor=response.events[-1].cursor)))
                 requests.put(Request(credits=executor_pb2.GrantCredits(credits=len(response.events))))
         finally:
             requests.put(None)

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import grpc
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED}
+from practicum.v1 import executor_pb2
+
+RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED}
 
 
 class CallFailed(Exception):
-    """A call that failed. `code`: gRPC's; `reason`: stable, for programs; `fields`: what is wrong, by field."""
+    """A call that failed. `code`: gRPC's; `reason`: stable, for programs; `fields`: what is wrong, by field;
+    `retry_after`: the seconds after which the service wants the call repeated, if it said."""
 
-    def __init__(self, code: grpc.StatusCode, detail: str, *, reason: str, fields: dict[str, str]) -> None:
+    def __init__(
+        self, code: grpc.StatusCode, detail: str, *, reason: str, fields: dict[str, str], retry_after: float | None
+    ) -> None:
         listed = "".join(f"\n  {field}: {text}" for field, text in fields.items())
         super().__init__(f"{reason or code.name}: {'these fields are wrong:' + listed if fields else detail}")
         self.code = code
+        self.detail = detail
         self.reason = reason
         self.fields = fields
+        self.retry_after = retry_after
 
     @property
     def may_retry(self) -> bool:
-        """Whether the same call may succeed a little later."""
+        """Whether the call may succeed a little later. It may have been carried out: repeat what is idempotent."""
         return self.code in RETRY
+
+
+class SubmitFailed(CallFailed):
+    """A submit that failed part-way. `accepted`: the tasks of its earlier batches, which will run."""
+
+    def __init__(self, error: CallFailed, accepted: Sequence[executor_pb2.SubmittedTask]) -> None:
+        more = f"; {len(accepted)} tasks of earlier batches were accepted" if accepted else ""
+        super().__init__(
+            error.code, error.detail + more, reason=error.reason, fields=error.fields, retry_after=error.retry_after
+        )
+        self.accepted = accepted
 
 
 @contextmanager
@@ -43,10 +61,10 @@ def failure(error: grpc.RpcError, address: str) -> CallFailed:
     status = rpc_status.from_call(error)
     if status is None and code is grpc.StatusCode.UNAVAILABLE:
         detail = f"nothing answers at {address}; is the service up, and is the address right? ({detail})"
-    info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    info, bad, retry = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
     for packed in status.details if status is not None else ():
-        for message in (info, bad):
-            if packed.Is(message.DESCRIPTOR):
-                packed.Unpack(message)
+        for message in (info, bad, retry):
+            packed.Unpack(message)
+    after = retry.retry_delay.ToTimedelta().total_seconds() if retry.HasField("retry_delay") else None
     fields = {violation.field: violation.description for violation in bad.field_violations}
-    return CallFailed(code, detail, reason=info.reason, fields=fields)
+    return CallFailed(code, detail, reason=info.reason, fields=fields, retry_after=after)

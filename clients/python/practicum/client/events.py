@@ -12,7 +12,7 @@ class Assembler:
 
     def __init__(self) -> None:
         self._parts = bytearray()
-        self._seen: set[str] = set()
+        self._newest = 0
 
     def trajectories(
         self, events: Iterable[executor_pb2.TrajectoryEvent]
@@ -20,9 +20,14 @@ class Assembler:
         """Trajectories that are whole and new, with their cursors."""
         for event in events:
             trajectory = self._read(event)
-            if trajectory is not None and trajectory.rollout_id not in self._seen:
-                self._seen.add(trajectory.rollout_id)
+            if trajectory is not None and event.cursor > self._newest:
+                self._newest = event.cursor
                 yield event.cursor, trajectory
+
+    @property
+    def within_parts(self) -> bool:
+        """Whether further parts of a trajectory are to come: its cursor is not acked before."""
+        return bool(self._parts)
 
     def restart(self) -> None:
         """The stream broke: a trajectory whose parts were coming comes again from its first part."""

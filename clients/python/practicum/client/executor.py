@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from practicum.client.channel import connect
 from practicum.client.consumer import Consumer
-from practicum.client.errors import CallFailed, told
+from practicum.client.errors import CallFailed, SubmitFailed, told
 from practicum.client.events import Assembler
 from practicum.v1 import executor_pb2, executor_pb2_grpc, message_pb2, task_pb2, trajectory_pb2
 
@@ -30,13 +30,17 @@ class ExecutorClient:
     def submit(self, tasks: Iterable[task_pb2.Task]) -> list[executor_pb2.SubmittedTask]:
         """Submits tasks, in batches. When it returns, a crash of the executor loses none.
 
-        Safe to repeat for tasks with ids. A batch that may not have arrived is repeated under its request id.
+        Safe to repeat for tasks with ids. A batch that may not have arrived, or that the executor has no room for now,
+        is repeated under its request id. SubmitFailed tells what was accepted before.
         """
         tasks = list(tasks)
         submitted: list[executor_pb2.SubmittedTask] = []
         for start in range(0, len(tasks), BATCH):
             request = executor_pb2.SubmitTasksRequest(request_id=uuid.uuid4().hex, tasks=tasks[start : start + BATCH])
-            submitted += self._submit(request).tasks
+            try:
+                submitted += self._submit(request).tasks
+            except CallFailed as error:
+                raise SubmitFailed(error, submitted) from error
         return submitted
 
     def cancel(
@@ -53,9 +57,10 @@ class ExecutorClient:
         *,
         where: executor_pb2.TrajectoryFilter | None = None,
         from_now: bool = False,
+        limit: int = 0,
         credits: int = 64,
-    ) -> Iterator[trajectory_pb2.Trajectory]:
-        """Trajectories as rollouts end, each once, from where this consumer stopped reading. Ends when you leave.
+    ) -> Generator[trajectory_pb2.Trajectory, None, None]:
+        """Trajectories as rollouts end, each once, from where this consumer stopped reading; `limit` 0: without an end.
 
         A trajectory is acked when the next is asked for: break out of the loop, and the last one comes again.
         Breaks of the connection are bridged.
@@ -63,7 +68,7 @@ class ExecutorClient:
         opened = executor_pb2.OpenConsumer(
             consumer=consumer, filter=where, credits=credits, from_cursor=-1 if from_now else 0
         )
-        yield from Consumer(self._stub, self.address, opened).trajectories()
+        yield from Consumer(self._stub, self.address, opened).trajectories(limit)
 
     def query(
         self,
@@ -71,7 +76,7 @@ class ExecutorClient:
         *,
         rollout_ids: Sequence[str] = (),
         limit: int = 0,
-    ) -> Iterator[trajectory_pb2.Trajectory]:
+    ) -> Generator[trajectory_pb2.Trajectory, None, None]:
         """Stored trajectories, once, in order of completion."""
         request = executor_pb2.QueryTrajectoriesRequest(filter=where, rollout_ids=rollout_ids, limit=limit)
         assembler = Assembler()
@@ -109,15 +114,17 @@ class ExecutorClient:
         self._channel.close()
 
     def _submit(self, request: executor_pb2.SubmitTasksRequest) -> executor_pb2.SubmitTasksResponse:
-        for attempt in range(1, ATTEMPTS + 1):
+        """Waits for as long as the executor says that it has no room; for a connection only a few times."""
+        attempt = 0
+        while True:
             try:
                 with told(self.address):
-                    return self._stub.SubmitTasks(request, timeout=CALL_SECONDS, wait_for_ready=attempt > 1)
+                    return self._stub.SubmitTasks(request, timeout=CALL_SECONDS)
             except CallFailed as error:
+                attempt += error.retry_after is None
                 if not error.may_retry or attempt == ATTEMPTS:
                     raise
-                time.sleep(0.2 * 2**attempt)
-        raise AssertionError("unreachable")
+                time.sleep(error.retry_after or 0.2 * 2**attempt)
 
     def __enter__(self) -> Self:
         return self

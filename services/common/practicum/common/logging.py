@@ -30,7 +30,9 @@ class Forgiving:
 def configure_logging() -> None:
     """Configures structlog for this process. Call once, at start."""
     terminal = sys.stderr.isatty()
-    last = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    # Plain tracebacks: prettier ones print the values of variables, and those may be prompts or secrets.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    last = console if terminal else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -1,4 +1,7 @@
-"""Child processes that never outlive their parent, however it ends."""
+"""Child processes that never outlive their parent, however it ends.
+
+`python -m practicum.common.processes PID COMMAND …` runs a foreign program so: the setting survives exec.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
 
@@ -19,11 +21,6 @@ def exit_with_parent(parent: int, number: signal.Signals = signal.SIGTERM) -> No
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
-
-
-def bound(command: Sequence[str]) -> list[str]:
-    """The command line that runs a foreign program under `exit_with_parent`: the setting survives exec."""
-    return [sys.executable, "-m", "practicum.common.processes", str(os.getpid()), *command]
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ class Connection:
             try:
                 await self._stream()
                 log.info("executor_ended_stream")
+            except asyncio.InvalidStateError:
+                log.warning("executor_unreachable", code="CUT")  # grpc.aio says so of a write on a stream that ended.
             except aio.AioRpcError as error:
                 if error.code() in REFUSED:
                     raise ConfigError(f"{reason_of(error)}: {error.details()}") from error
