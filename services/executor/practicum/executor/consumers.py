@@ -94,6 +94,7 @@ class Consumers:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._streams: dict[str, ConsumerStream] = {}
+        self._stopping = False
 
     async def open(self, request: executor_pb2.OpenConsumer) -> ConsumerStream:
         """Opens a consumer's stream where it last acked; an older stream of that name ends."""
@@ -109,6 +110,8 @@ class Consumers:
             older.end(Aborted(f"a newer stream of consumer {kept.name} was opened", reason="CONSUMER_TAKEN_OVER"))
         stream = ConsumerStream(self._executor, kept, request.credits or DEFAULT_CREDITS)
         self._streams[kept.name] = stream
+        if self._stopping:
+            stream.end(stopping())
         return stream
 
     def closed(self, name: str, stream: ConsumerStream) -> None:
@@ -124,5 +127,11 @@ class Consumers:
 
     def end_streams(self) -> None:
         """At shutdown: consumers are told to come back."""
+        self._stopping = True
         for stream in self._streams.values():
-            stream.end(Unavailable("the executor stops", reason="DRAINING", retry_after_seconds=1.0))
+            stream.end(stopping())
+
+
+def stopping() -> Unavailable:
+    """Tells a client to come back."""
+    return Unavailable("the executor stops", reason="DRAINING", retry_after_seconds=1.0)

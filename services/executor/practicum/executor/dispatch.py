@@ -9,8 +9,9 @@ from contextlib import suppress
 
 import structlog
 
-from practicum.common.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from practicum.common.errors import FailedPrecondition, InvalidArgument, NotFound
 from practicum.executor.changes import EndedRollout, ReleaseAttempts, StartAttempts, StartedAttempt
+from practicum.executor.consumers import stopping
 from practicum.executor.core import Executor
 from practicum.executor.link import NodeLink
 from practicum.executor.nodes import Node
@@ -37,6 +38,7 @@ class Dispatcher:
         self.links: dict[str, NodeLink] = {}
         self.uploads = Uploads(executor.scheduler.leases.__contains__)
         self._check_at = 0.0
+        self._stopping = False
 
     async def run(self) -> None:
         """Gives out work as soon as there is some and a node has room, until it is cancelled."""
@@ -59,6 +61,8 @@ class Dispatcher:
         if older is not None:
             older.end(superseded(register.node_id) if older.incarnation != register.incarnation else None)
         self.links[register.node_id] = link
+        if self._stopping:
+            link.end(stopping())
         return link
 
     async def register(self, register: dispatch_pb2.Register) -> Sequence[str]:
@@ -157,8 +161,9 @@ class Dispatcher:
 
     def end_streams(self) -> None:
         """At shutdown: nodes are told to come back."""
+        self._stopping = True
         for link in self.links.values():
-            link.end(Unavailable("the executor stops", reason="DRAINING", retry_after_seconds=1.0))
+            link.end(stopping())
 
     async def _check_leases(self, now: float) -> None:
         self._check_at = now + self._scheduler.lease_seconds / 10
