@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -11,7 +14,16 @@ from support.boxes import boxes_tasks
 from support.scripted_node import ScriptedNode
 from support.services import Service, Services, unused_address
 
-from practicum.client import CallFailed, ExecutorClient, Task, read_tasks, read_trajectories, write_trajectories
+from practicum.client import (
+    CallFailed,
+    ExecutorClient,
+    SubmitFailed,
+    Task,
+    read_tasks,
+    read_trajectories,
+    submission,
+    write_trajectories,
+)
 
 
 @pytest.fixture
@@ -42,6 +54,14 @@ def test_a_reader_goes_on_where_it_stopped(executor: Service, client: ExecutorCl
     again = client.trajectories("reader")
     assert [next(again).task_id, next(again).task_id] == ["t1", "t2"]
     again.close()
+
+
+def test_a_limit_acks_the_last_too(executor: Service, client: ExecutorClient) -> None:
+    """The next reader of that name goes on behind it."""
+    client.submit(boxes_tasks(3, "tool_agent"))
+    run(ScriptedNode(executor.address), 3)
+    assert [t.task_id for t in client.trajectories("reader", limit=2)] == ["t0", "t1"]
+    assert [t.task_id for t in client.trajectories("reader", limit=1)] == ["t2"]
 
 
 def test_a_reader_bridges_a_restart_of_the_executor(executor: Service, client: ExecutorClient) -> None:
@@ -75,6 +95,61 @@ def test_wrong_tasks_are_told_field_by_field(client: ExecutorClient) -> None:
         client.submit([Task(id="a b", instruction="open box 17")])
     assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
     assert set(caught.value.fields) == {"tasks[0].id", "tasks[0].agent.kind"}
+
+
+def test_a_submit_without_an_answer_is_repeated_and_doubles_nothing(
+    executor: Service, client: ExecutorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks without ids, to an executor that hangs until the first call's time is up."""
+    assert client.queues() == []
+    send(executor, signal.SIGSTOP)
+    monkeypatch.setattr(submission, "CALL_SECONDS", 2.0)
+    monkeypatch.setattr(time, "sleep", going_on(executor, time.sleep))
+    tasks = boxes_tasks(3, "tool_agent")
+    for task in tasks:
+        task.id = ""
+    assert len(client.submit(tasks)) == 3
+    assert [queue.queued for queue in client.queues()] == [3]
+
+
+def send(executor: Service, number: signal.Signals) -> None:
+    """A signal to its process."""
+    assert executor.process is not None
+    executor.process.send_signal(number)
+
+
+def going_on(executor: Service, sleep: Callable[[float], None]) -> Callable[[float], None]:
+    """Has the executor go on whenever the client pauses."""
+
+    def pause(seconds: float) -> None:
+        send(executor, signal.SIGCONT)
+        sleep(seconds)
+
+    return pause
+
+
+def test_more_tasks_than_the_executor_has_room_for_are_taken_bit_by_bit(services: Services) -> None:
+    """As room comes."""
+    executor = services.executor("--max-backlog", "20")
+    node = ScriptedNode(executor.address)
+    ending = threading.Thread(target=lambda: [node.finish(*node.assignments(1)) for _ in range(30)], daemon=True)
+    ending.start()
+    with ExecutorClient(executor.address) as client:
+        submitted = client.submit(boxes_tasks(30, "tool_agent"))
+        assert [task.task_id for task in submitted] == [f"t{index}" for index in range(30)]
+        assert len(list(client.trajectories("reader", limit=30))) == 30
+    ending.join(20)
+
+
+def test_a_submit_that_fails_midway_tells_what_was_accepted(
+    client: ExecutorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And names the wrong task by its place among all."""
+    monkeypatch.setattr(submission, "BATCH", 2)
+    with pytest.raises(SubmitFailed, match="2 tasks of earlier batches were accepted") as caught:
+        client.submit([*boxes_tasks(3, "tool_agent"), Task(id="a b", instruction="open box 17")])
+    assert [task.task_id for task in caught.value.accepted] == ["t0", "t1"]
+    assert set(caught.value.fields) == {"tasks[3].id", "tasks[3].agent.kind"}
 
 
 def test_a_wrong_address_is_named() -> None:

@@ -6,7 +6,6 @@ import json
 import resource
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.panel import Panel
 from practicum.cli.demo import make_tasks, starting
 from practicum.cli.engine import vllm_python
 from practicum.cli.failures import Refused
+from practicum.cli.following import Following
 from practicum.cli.leftovers import forget
 from practicum.cli.recipe import AFTER_RL, AFTER_SFT, BEFORE, GREEDY, SAMPLED, WITHOUT_TOOLS, recipe
 from practicum.cli.run_view import RunView
@@ -27,7 +27,6 @@ from practicum.v1 import executor_pb2, trainer_pb2
 TEACHER = "boxes_teacher=practicum.environments.boxes.agents:teacher"
 SLOTS = 48
 REFRESH_SECONDS = 0.5
-RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,30 +121,6 @@ def practise(settings: Settings, ports: Ports, services: Suite, view: RunView, d
         if watching.error is not None:
             raise watching.error
         return trainer.run(spec.run_id)
-
-
-class Following(threading.Thread):
-    """Reads a run's events into a view until the run ends; a trainer that was started again is asked again."""
-
-    def __init__(self, trainer: TrainerClient, run_id: str, view: RunView) -> None:
-        super().__init__(daemon=True)
-        self._trainer, self._run_id, self._view = trainer, run_id, view
-        self.error: CallFailed | None = None
-
-    def run(self) -> None:
-        """Ends with the run, or with an `error`."""
-        sequence = 0
-        while True:
-            try:
-                for event in self._trainer.watch(self._run_id, from_sequence=sequence + 1):
-                    self._view.add(event)
-                    sequence = event.sequence
-                return
-            except CallFailed as error:
-                if not error.may_retry:
-                    self.error = error
-                    return
-                time.sleep(RETRY_SECONDS)
 
 
 def stand(executor: ExecutorClient) -> tuple[list[executor_pb2.NodeInfo], int]:

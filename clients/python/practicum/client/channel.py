@@ -1,6 +1,9 @@
-"""The channel under a client."""
+"""The connection under a client."""
 
 from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
 
 import grpc
 
@@ -14,6 +17,21 @@ OPTIONS = [
 ]
 
 
-def connect(address: str) -> grpc.Channel:
-    """A channel to a service on loopback or a trusted network."""
-    return grpc.insecure_channel(address, options=OPTIONS)
+class Client:
+    """What clients share: a connection to a service on loopback or a trusted network, closed at the end."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._channel = grpc.insecure_channel(address, options=OPTIONS)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

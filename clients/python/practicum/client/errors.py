@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -39,11 +40,18 @@ class SubmitFailed(CallFailed):
     """A submit that failed part-way. `accepted`: the tasks of its earlier batches, which will run."""
 
     def __init__(self, error: CallFailed, accepted: Sequence[executor_pb2.SubmittedTask]) -> None:
-        more = f"; {len(accepted)} tasks of earlier batches were accepted" if accepted else ""
-        super().__init__(
-            error.code, error.detail + more, reason=error.reason, fields=error.fields, retry_after=error.retry_after
-        )
+        fields = {counted_on(field, len(accepted)): text for field, text in error.fields.items()}
+        super().__init__(error.code, error.detail, reason=error.reason, fields=fields, retry_after=error.retry_after)
         self.accepted = accepted
+
+    def __str__(self) -> str:
+        more = f"\n{len(self.accepted)} tasks of earlier batches were accepted" if self.accepted else ""
+        return super().__str__() + more
+
+
+def counted_on(field: str, before: int) -> str:
+    """A field of a batch, such as tasks[3].id, with the index among all tasks."""
+    return re.sub(r"^tasks\[(\d+)\]", lambda found: f"tasks[{int(found[1]) + before}]", field)
 
 
 @contextmanager

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
-from practicum.client.channel import connect
+from practicum.client.channel import Client
 from practicum.client.consumer import Consumer
-from practicum.client.errors import CallFailed, SubmitFailed, told
+from practicum.client.errors import told
 from practicum.client.events import Assembler
+from practicum.client.submission import Submission
 from practicum.v1 import executor_pb2, executor_pb2_grpc, message_pb2, task_pb2, trajectory_pb2
 
 CALL_SECONDS = 30.0
-BATCH = 1_000
-ATTEMPTS = 5
 
 
-class ExecutorClient:
+class ExecutorClient(Client):
     """Calls one executor. Every method raises CallFailed; close it, or use it as a context manager."""
 
     def __init__(self, address: str = "127.0.0.1:50051") -> None:
-        self.address = address
-        self._channel = connect(address)
+        super().__init__(address)
         self._stub = executor_pb2_grpc.ExecutorServiceStub(self._channel)
 
     def submit(self, tasks: Iterable[task_pb2.Task]) -> list[executor_pb2.SubmittedTask]:
         """Submits tasks, in batches. When it returns, a crash of the executor loses none.
 
-        Safe to repeat for tasks with ids. A batch that may not have arrived, or that the executor has no room for now,
-        is repeated under its request id. SubmitFailed tells what was accepted before.
+        Safe to repeat for tasks with ids. A batch whose answer did not come is repeated under its request id; one that
+        the executor has no room for waits for as long as it says. SubmitFailed tells what was accepted before.
         """
-        tasks = list(tasks)
-        submitted: list[executor_pb2.SubmittedTask] = []
-        for start in range(0, len(tasks), BATCH):
-            request = executor_pb2.SubmitTasksRequest(request_id=uuid.uuid4().hex, tasks=tasks[start : start + BATCH])
-            try:
-                submitted += self._submit(request).tasks
-            except CallFailed as error:
-                raise SubmitFailed(error, submitted) from error
-        return submitted
+        return Submission(self._stub, self.address).run(list(tasks))
 
     def cancel(
         self, task_ids: Iterable[str] = (), *, labels: Mapping[str, str] | None = None, reason: str = "by the caller"
@@ -108,28 +94,3 @@ class ExecutorClient:
         """Counts of each queue, by name."""
         with told(self.address):
             return list(self._stub.GetQueueStats(executor_pb2.GetQueueStatsRequest(), timeout=CALL_SECONDS).queues)
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._channel.close()
-
-    def _submit(self, request: executor_pb2.SubmitTasksRequest) -> executor_pb2.SubmitTasksResponse:
-        """Waits for as long as the executor says that it has no room; for a connection only a few times."""
-        attempt = 0
-        while True:
-            try:
-                with told(self.address):
-                    return self._stub.SubmitTasks(request, timeout=CALL_SECONDS)
-            except CallFailed as error:
-                attempt += error.retry_after is None
-                if not error.may_retry or attempt == ATTEMPTS:
-                    raise
-                time.sleep(error.retry_after or 0.2 * 2**attempt)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

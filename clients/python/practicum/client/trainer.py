@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
-from practicum.client.channel import connect
+from practicum.client.channel import Client
 from practicum.client.errors import told
 from practicum.v1 import trainer_pb2, trainer_pb2_grpc
 
 CALL_SECONDS = 60.0
 
 
-class TrainerClient:
+class TrainerClient(Client):
     """Calls one trainer. Every method raises CallFailed; close it, or use it as a context manager."""
 
     def __init__(self, address: str = "127.0.0.1:50054") -> None:
-        self.address = address
-        self._channel = connect(address)
+        super().__init__(address)
         self._stub = trainer_pb2_grpc.TrainerServiceStub(self._channel)
 
     def start(self, spec: trainer_pb2.RunSpec) -> trainer_pb2.Run:
@@ -47,15 +44,3 @@ class TrainerClient:
         """Stops a run; it checkpoints first."""
         with told(self.address):
             return self._stub.StopRun(trainer_pb2.StopRunRequest(run_id=run_id), timeout=CALL_SECONDS).run
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._channel.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
