@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from practicum.common.errors import AlreadyExists, ResourceExhausted
+from practicum.common.errors import AlreadyExists, InvalidArgument, ResourceExhausted
 from practicum.executor.changes import EndedRollout, EndRollouts, StartAttempts, StartedAttempt
 from practicum.executor.core import Executor
 from practicum.executor.nodes import Node
@@ -65,6 +65,14 @@ async def test_a_full_backlog_takes_nothing_of_a_request(store: SqlStore) -> Non
         with pytest.raises(ResourceExhausted, match="3 is the limit"):
             await executor.submit([task("b")])
     assert {r.task_id for r in store.unfinished()} == {"a"}
+
+
+async def test_what_could_never_find_room_is_refused_for_good(store: SqlStore) -> None:
+    """No waiting would help."""
+    executor = Executor(store, max_backlog=3)
+    async with executor.running():
+        with pytest.raises(InvalidArgument, match="is 4; give 1 to 3"):
+            await executor.submit([task("a", rollouts=4)])
 
 
 async def test_a_repeat_adds_nothing_to_a_full_backlog(store: SqlStore) -> None:

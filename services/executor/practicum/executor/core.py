@@ -19,7 +19,7 @@ from practicum.executor.labels import labels_json, matches
 from practicum.executor.outcomes import ended_here
 from practicum.executor.scheduler import Rollout, Scheduler
 from practicum.executor.store import SqlStore
-from practicum.executor.validation import check_tasks
+from practicum.executor.validation import MAX_ROLLOUTS, check_tasks
 from practicum.executor.writer import Writer
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
@@ -60,7 +60,7 @@ class Executor:
 
     async def submit(self, tasks: Sequence[task_pb2.Task], *, request_id: str = "") -> list[task_pb2.Task]:
         """Accepts tasks durably. Repeats of the same body change nothing. Returns them with their ids."""
-        check_tasks(tasks)
+        check_tasks(tasks, max_rollouts=min(MAX_ROLLOUTS, self.max_backlog))
         named = [with_id(task, request_id, index) for index, task in enumerate(tasks)]
         # Shielded: a caller that gives up half-way must not leave tasks on disk that nobody schedules.
         await asyncio.shield(self._accept(named))

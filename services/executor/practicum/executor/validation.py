@@ -15,18 +15,18 @@ MAX_ROLLOUTS = 1_024
 MAX_INSTRUCTION_BYTES = 1024 * 1024
 
 
-def check_tasks(tasks: Sequence[task_pb2.Task]) -> None:
-    """Raises InvalidArgument with every wrong field of every task."""
+def check_tasks(tasks: Sequence[task_pb2.Task], *, max_rollouts: int = MAX_ROLLOUTS) -> None:
+    """Raises InvalidArgument with every wrong field of every task. A task may have so many rollouts."""
     wrong: dict[str, str] = {}
     if not 1 <= len(tasks) <= MAX_TASKS:
         wrong["tasks"] = f"has {len(tasks)} tasks; give 1 to {MAX_TASKS}"
     for index, task in enumerate(tasks):
-        wrong |= {f"tasks[{index}].{field}": text for field, text in faults(task)}
+        wrong |= {f"tasks[{index}].{field}": text for field, text in faults(task, max_rollouts)}
     if wrong:
         raise InvalidArgument(wrong)
 
 
-def faults(task: task_pb2.Task) -> list[tuple[str, str]]:
+def faults(task: task_pb2.Task, max_rollouts: int) -> list[tuple[str, str]]:
     """The fields of a task that are wrong, with what is wrong."""
     found = []
     if task.id and not TASK_ID.fullmatch(task.id):
@@ -37,8 +37,8 @@ def faults(task: task_pb2.Task) -> list[tuple[str, str]]:
         found.append(("instruction", f"is longer than {MAX_INSTRUCTION_BYTES} bytes"))
     if not task.agent.kind:
         found.append(("agent.kind", "is empty; name an agent that a node runs, such as tool_agent"))
-    if not 0 <= task.rollouts <= MAX_ROLLOUTS:
-        found.append(("rollouts", f"is {task.rollouts}; give 1 to {MAX_ROLLOUTS}, or 0 for 1"))
+    if not 0 <= task.rollouts <= max_rollouts:
+        found.append(("rollouts", f"is {task.rollouts}; give 1 to {max_rollouts}, or 0 for 1"))
     if task.HasField("environment") and not task.environment.name:
         found.append(("environment.name", "is empty; name an environment of the catalogue"))
     if task.HasField("scoring") and not task.HasField("environment"):
