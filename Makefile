@@ -18,9 +18,9 @@ demo: ## scripted agents solve tasks on two nodes (small set-up, no model)
 	@$(SETUP) services
 	$(BIN)/practicum demo
 
-quickstart: ## teach a tiny model to use a tool: SEED=1 STEPS=80 FRESH=1
+quickstart: ## teach a tiny model to use a tool: SEED=1 STEPS=80 FRESH=1 MORE=40
 	@$(SETUP) services areal vllm
-	$(BIN)/practicum quickstart --seed $(SEED) --steps $(STEPS) $(if $(FRESH),--fresh)
+	$(BIN)/practicum quickstart --seed $(SEED) --steps $(STEPS) $(if $(FRESH),--fresh) $(if $(MORE),--more $(MORE))
 
 check: ## lint, types, contracts, unit tests
 	@$(SETUP) dev

@@ -14,7 +14,8 @@ from rich.console import Group
 from rich.progress_bar import ProgressBar
 
 from practicum.cli.child import Child
-from practicum.cli.leftovers import forget
+from practicum.cli.failures import Refused
+from practicum.cli.folders import claim, made_whole
 from practicum.cli.screen import Screen, console, screen
 from practicum.cli.suite import Plan, Ports, suite
 from practicum.cli.tables import nodes_table, table, trajectories_table
@@ -27,7 +28,7 @@ REFRESH_SECONDS = 0.25
 
 def demo(folder: Path, *, base_port: int, catalogue: Path, tasks: int) -> None:
     """Starts the services, submits the tasks, shows what happens, and stops everything."""
-    forget(folder)
+    claim(folder, fresh=True)
     make_tasks(folder / "tasks", solver=tasks)
     plan = Plan(folder, Ports(base_port), catalogue, agents=[AGENT], slots=8)
     with suite(plan) as services, screen() as display:
@@ -45,8 +46,16 @@ def demo(folder: Path, *, base_port: int, catalogue: Path, tasks: int) -> None:
 def make_tasks(folder: Path, **counts: int) -> None:
     """Has the bundled environment write its tasks."""
     flags = [part for name, count in counts.items() for part in (f"--{name}", str(count))]
-    command = [sys.executable, "-m", "practicum.environments.boxes.tasks", "--output", str(folder), *flags]
-    subprocess.run(command, check=True)
+    make("practicum.environments.boxes.tasks", folder, *flags)
+
+
+def make(module: str, folder: Path, *flags: str) -> None:
+    """Has a program of the environment make a folder. Ctrl-C is the command's alone, as with services."""
+    with made_whole(folder) as place:
+        command = [sys.executable, "-m", module, "--output", str(place), *flags]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, start_new_session=True, check=False)
+        if done.returncode:
+            raise Refused(f"{module} could not make {folder}:\n{done.stderr[-1000:]}")
 
 
 def starting(waiting: Sequence[Child]) -> str:

@@ -62,6 +62,7 @@ def quickstart(
     steps: Annotated[int, typer.Option(min=1, help="Steps of reinforcement learning.")] = 80,
     fresh: Annotated[bool, typer.Option(help="Forget what an earlier run left in the folder.")] = False,
     learning_rate: Annotated[float, typer.Option(help="Of reinforcement learning; 0 is a control.")] = 2e-4,
+    more: Annotated[int, typer.Option(min=0, help="Steps to add to the run that ended in the folder.")] = 0,
 ) -> None:
     """Teach a tiny model to use a tool: fine-tuning, then reinforcement learning, on this machine."""
     from practicum.cli.quickstart import Settings
@@ -76,6 +77,7 @@ def quickstart(
                 catalogue=catalogue,
                 steps=steps,
                 learning_rate=learning_rate,
+                more=more,
             ),
             fresh=fresh,
         )

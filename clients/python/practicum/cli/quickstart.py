@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.panel import Panel
 
-from practicum.cli.demo import make_tasks, starting
+from practicum.cli.demo import make, make_tasks, starting
 from practicum.cli.engine import vllm_python
 from practicum.cli.failures import Refused
+from practicum.cli.folders import claim
 from practicum.cli.following import Following
-from practicum.cli.leftovers import forget
-from practicum.cli.recipe import AFTER_RL, AFTER_SFT, BEFORE, GREEDY, SAMPLED, WITHOUT_TOOLS, recipe
+from practicum.cli.recipe import AFTER_RL, AFTER_SFT, BEFORE, GREEDY, SAMPLED, WITHOUT_TOOLS, more, recipe
 from practicum.cli.run_view import RunView
 from practicum.cli.screen import Screen, console, screen
 from practicum.cli.suite import Plan, Ports, Suite, suite
@@ -27,6 +25,8 @@ from practicum.v1 import executor_pb2, trainer_pb2
 TEACHER = "boxes_teacher=practicum.environments.boxes.agents:teacher"
 SLOTS = 48
 REFRESH_SECONDS = 0.5
+# Settings that may differ from one call to the next on the same folder.
+PASSING = ("base_port", "catalogue", "more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Settings:
     catalogue: Path
     steps: int
     learning_rate: float
+    more: int = 0
+    """Steps to add to a run that ended; 0: the run itself."""
 
     @property
     def model(self) -> Path:
@@ -52,9 +54,8 @@ def quickstart(settings: Settings, *, fresh: bool) -> None:
         raise Refused(
             f"vLLM's environment is missing ({vllm_python()}); run `make setup`, or set PRACTICUM_VLLM_PYTHON"
         )
-    if fresh:
-        forget(settings.folder)
     began = time.monotonic()
+    claim(settings.folder, fresh=fresh)
     prepare(settings)
     view = RunView()
     ports = Ports(settings.base_port)
@@ -83,22 +84,25 @@ def quickstart(settings: Settings, *, fresh: bool) -> None:
 def prepare(settings: Settings) -> None:
     """Makes what is not there yet. A folder of other settings is refused."""
     kept = settings.folder / "settings.json"
-    wanted = {name: str(value) for name, value in asdict(settings).items() if name not in ("base_port", "catalogue")}
+    wanted = {name: str(value) for name, value in asdict(settings).items() if name not in PASSING}
+    if settings.more:
+        if not (settings.folder / "run" / "model").exists():
+            raise Refused(f"{settings.folder} holds no run that ended; leave --more out first")
+        return
     if kept.exists() and json.loads(kept.read_text()) != wanted:
         raise Refused(f"{settings.folder} holds a run with other settings; give --fresh or another --folder")
-    settings.folder.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(wanted))
-    if not (settings.folder / "tasks" / "heldout.jsonl").exists():
+    if not (settings.folder / "tasks").exists():
         make_tasks(settings.folder / "tasks", seed=settings.seed)
-    if not (settings.model / "config.json").exists():
+    if not settings.model.exists():
         console.print("making a model with random weights, and its tokenizer")
-        flags = ["--output", str(settings.model), "--seed", str(settings.seed)]
-        subprocess.run([sys.executable, "-m", "practicum.environments.boxes.model", *flags], check=True)
+        make("practicum.environments.boxes.model", settings.model, "--seed", str(settings.seed))
 
 
 def practise(settings: Settings, ports: Ports, services: Suite, view: RunView, display: Screen) -> trainer_pb2.Run:
     """Submits the teacher's tasks, starts the run, and shows it until it ends."""
-    spec = recipe(settings.folder, seed=settings.seed, steps=settings.steps, learning_rate=settings.learning_rate)
+    make_spec, steps = (more, settings.more) if settings.more else (recipe, settings.steps)
+    spec = make_spec(settings.folder, seed=settings.seed, steps=steps, learning_rate=settings.learning_rate)
     with ExecutorClient(ports.executor) as executor, TrainerClient(ports.trainer) as trainer:
         executor.submit(read_tasks(settings.folder / "tasks" / "sft.jsonl"))
         trainer.start(spec)
@@ -148,15 +152,16 @@ def report(settings: Settings, view: RunView, run: trainer_pb2.Run, *, seconds: 
         f"{seconds / 60:.1f} minutes, {minutes:.1f} CPU-minutes",
         soft_wrap=True,
     )
-    write_results(settings, view, seconds=seconds, cpu_minutes=minutes)
+    if not settings.more:
+        write_results(settings, view, seconds=seconds, cpu_minutes=minutes)
     folder = settings.folder
     console.print(
         Panel(
-            f"learning curve    {folder / 'run' / 'learning_curve.png'}\n"
-            f"look at rollouts  practicum up --folder {folder} --model {folder / 'model'}\n"
+            f"learning curve    {Path(run.spec.output_path) / 'learning_curve.png'}\n"
+            f"look at rollouts  practicum up --folder {folder} --model {Path(run.spec.output_path) / 'model'}\n"
             f"                  practicum trajectories --limit 10\n"
             f"                  practicum watch boxes-{settings.seed}-sft-0/0\n"
-            f"practise more     make quickstart SEED={settings.seed} STEPS={settings.steps * 2} FRESH=1",
+            f"practise more     practicum quickstart --folder {folder} --seed {settings.seed} --more 40",
             title="next",
             expand=False,
         )

@@ -84,7 +84,8 @@ class RunView:
         counts = totals(self.practice)
         made = table("staleness (versions)", "#tokens", "share")
         for versions, tokens in enumerate(counts):
-            made.add_row(str(versions), str(tokens), f"{bar(tokens / sum(counts), 20)} {tokens / sum(counts):.0%}")
+            part = tokens / max(sum(counts), 1)
+            made.add_row(str(versions), str(tokens), f"{bar(part, 20)} {part:.0%}")
         return made
 
     @property

@@ -15,7 +15,7 @@ from practicum.cli.engine import engine_child
 from practicum.cli.ready import healthy, port_taken
 
 START_SECONDS = 300.0
-STOP_SECONDS = 15.0
+STOP_SECONDS = 35.0  # The trainer may need 30 to keep a checkpoint.
 
 
 @dataclass(frozen=True, slots=True)
