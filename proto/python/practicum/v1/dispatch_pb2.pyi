@@ -228,6 +228,7 @@ class ConnectResponse(_message.Message):
     ACKED_LEASES_FIELD_NUMBER: _builtins.int
     LOST_LEASES_FIELD_NUMBER: _builtins.int
     DRAIN_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
     drain: _builtins.bool
     """True: finish what runs and take nothing new; reconnect when the stream ends."""
     @_builtins.property
@@ -250,6 +251,14 @@ class ConnectResponse(_message.Message):
     def lost_leases(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Leases that are no longer this node's: stop at once, send nothing more for them."""
 
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
+        """What was said by others in sessions that this node runs, for the inboxes of their agents: to each agent that is the
+        `receiver`, or to all of the session without one. Lower `priority` first. When no such receiver lives in the session,
+        the node answers with an error Message (reason RECEIVER_UNKNOWN) to the sender. They are in the journal already: drop
+        repeats by id.
+        """
+
     def __init__(
         self,
         *,
@@ -259,10 +268,11 @@ class ConnectResponse(_message.Message):
         acked_leases: _abc.Iterable[_builtins.str] | None = ...,
         lost_leases: _abc.Iterable[_builtins.str] | None = ...,
         drain: _builtins.bool = ...,
+        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_registered", b"_registered", "registered", b"registered"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_registered", b"_registered", "acked_leases", b"acked_leases", "assignments", b"assignments", "cancels", b"cancels", "drain", b"drain", "lost_leases", b"lost_leases", "registered", b"registered"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_registered", b"_registered", "acked_leases", b"acked_leases", "assignments", b"assignments", "cancels", b"cancels", "drain", b"drain", "lost_leases", b"lost_leases", "messages", b"messages", "registered", b"registered"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__registered: _TypeAlias = _typing.Literal["registered"]  # noqa: Y015
     _WhichOneofArgType__registered: _TypeAlias = _typing.Literal["_registered", b"_registered"]  # noqa: Y015
@@ -322,14 +332,16 @@ class Assignment(_message.Message):
     attempt: _builtins.int
     """From 1. Calls to the gateway and the proxy carry it."""
     traceparent: _builtins.str
-    """W3C trace context of the submit, because metadata belongs to the whole stream. Empty in this release."""
+    """W3C trace context of the submit (its `traceparent` metadata), because metadata belongs to the whole stream. Empty: none."""
     @_builtins.property
     def task(self) -> _task_pb2.Task:
         """The task, its scoring included: build an AgentTask before agent code runs."""
 
     @_builtins.property
     def journal(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """What earlier attempts said, for resuming. Empty in this release: an attempt begins anew."""
+        """What earlier attempts said, in order, for resuming: a node MAY go on from it where the environment session still lives,
+        else it begins anew. Empty on a first attempt, and when it exceeds 2 MiB.
+        """
 
     def __init__(
         self,

@@ -6,6 +6,9 @@ ExecutorService: accepts tasks, keeps them durably, streams finished trajectorie
 Errors are `google.rpc.Status`. Every error carries `ErrorInfo` (domain `practicum`, a stable
 `reason`); INVALID_ARGUMENT adds `BadRequest` with a violation for each field; RESOURCE_EXHAUSTED and
 UNAVAILABLE add `RetryInfo`: wait that long, then repeat the call.
+
+Where several executors share one PostgreSQL, one is active. The others answer every call with UNAVAILABLE, reason
+NOT_LEADER, and the active one's address as `leader` in the metadata of ErrorInfo (absent while there is none): call that.
 """
 
 from collections import abc as _abc
@@ -50,7 +53,8 @@ class _RolloutStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RolloutS
 
 class RolloutState(_RolloutState, metaclass=_RolloutStateEnumTypeWrapper):
     """QUEUED → RUNNING → DONE, or RUNNING → QUEUED after an infrastructure error, or → DEAD when attempts are
-    used up. Any state but DONE and DEAD → CANCELLED.
+    used up; DEAD → QUEUED by RequeueTasks. QUEUED → DONE when a deadline passes before the first assignment. Any state but DONE and
+    DEAD → CANCELLED.
     """
 
 ROLLOUT_STATE_UNSPECIFIED: RolloutState.ValueType  # 0
@@ -296,6 +300,7 @@ class ListTasksRequest(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most so many; default 100, at most 1,000."""
     page_token: _builtins.str
@@ -304,16 +309,21 @@ class ListTasksRequest(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only tasks with all these labels."""
 
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[Global___RolloutState.ValueType]:
+        """Only tasks with a rollout in any of these states; ROLLOUT_STATE_DEAD lists the dead letters. Empty: all."""
+
     def __init__(
         self,
         *,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        states: _abc.Iterable[Global___RolloutState.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -429,19 +439,45 @@ class RequeueTasksRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TASK_IDS_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def task_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tasks whose dead rollouts go back."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """And every task with all these labels (when not empty)."""
 
     def __init__(
         self,
         *,
         task_ids: _abc.Iterable[_builtins.str] | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_ids", b"task_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "task_ids", b"task_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -881,7 +917,7 @@ class SendMessageRequest(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def message(self) -> _message_pb2.Message:
-        """What is said."""
+        """What is said. `session_id` and `sender` are REQUIRED; an empty `id` is made, an absent `timestamp` is now."""
 
     def __init__(
         self,
@@ -903,18 +939,26 @@ class SendMessageResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Its place in the journal."""
+    @_builtins.property
+    def error(self) -> _message_pb2.ErrorPayload:
+        """Set when nobody could be given it. See SendMessage."""
+
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
+        error: _message_pb2.ErrorPayload | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_error", b"_error", "error", b"error", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__error: _TypeAlias = _typing.Literal["error"]  # noqa: Y015
+    _WhichOneofArgType__error: _TypeAlias = _typing.Literal["_error", b"_error"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__error) -> _WhichOneofReturnType__error | None: ...
 
 Global___SendMessageResponse: _TypeAlias = SendMessageResponse  # noqa: Y015
 
@@ -927,10 +971,13 @@ class SubscribeRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     RECEIVER_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    FROM_SEQUENCE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     """The session."""
     receiver: _builtins.str
     """What is said to this receiver."""
+    from_sequence: _builtins.int
+    """Also what was said before, from this place in the journal on. Absent: only what is said from now on."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is said on these topics."""
@@ -941,12 +988,15 @@ class SubscribeRequest(_message.Message):
         session_id: _builtins.str = ...,
         receiver: _builtins.str = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
+        from_sequence: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_from_sequence", b"_from_sequence", "from_sequence", b"from_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["receiver", b"receiver", "session_id", b"session_id", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_from_sequence", b"_from_sequence", "from_sequence", b"from_sequence", "receiver", b"receiver", "session_id", b"session_id", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__from_sequence: _TypeAlias = _typing.Literal["from_sequence"]  # noqa: Y015
+    _WhichOneofArgType__from_sequence: _TypeAlias = _typing.Literal["_from_sequence", b"_from_sequence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__from_sequence) -> _WhichOneofReturnType__from_sequence | None: ...
 
 Global___SubscribeRequest: _TypeAlias = SubscribeRequest  # noqa: Y015
 
@@ -1083,6 +1133,8 @@ class QueueStats(_message.Message):
     DEAD_FIELD_NUMBER: _builtins.int
     RETRIED_FIELD_NUMBER: _builtins.int
     OLDEST_AGE_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    MAX_BACKLOG_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue."""
     queued: _builtins.int
@@ -1097,6 +1149,10 @@ class QueueStats(_message.Message):
     """Dead letters."""
     retried: _builtins.int
     """Attempts that ended with an infrastructure error or a lost lease."""
+    weight: _builtins.float
+    """Its share among queues of one priority."""
+    max_backlog: _builtins.int
+    """How many rollouts may wait or run in it; 0: only the executor's limit for all."""
     @_builtins.property
     def oldest_age(self) -> _duration_pb2.Duration:
         """How long the oldest waiting rollout has waited."""
@@ -1112,10 +1168,12 @@ class QueueStats(_message.Message):
         dead: _builtins.int = ...,
         retried: _builtins.int = ...,
         oldest_age: _duration_pb2.Duration | None = ...,
+        weight: _builtins.float = ...,
+        max_backlog: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_age", b"oldest_age"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "dead", b"dead", "done", b"done", "oldest_age", b"oldest_age", "queue", b"queue", "queued", b"queued", "retried", b"retried", "running", b"running"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled", b"cancelled", "dead", b"dead", "done", b"done", "max_backlog", b"max_backlog", "oldest_age", b"oldest_age", "queue", b"queue", "queued", b"queued", "retried", b"retried", "running", b"running", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -118,7 +118,7 @@ class ExecutorServiceServicer:
         answer; the same task id with another body is ALREADY_EXISTS and nothing of the request is taken.
         INVALID_ARGUMENT    a field is wrong; `BadRequest` names each.
         ALREADY_EXISTS      reason TASK_ID_REUSED.
-        RESOURCE_EXHAUSTED  reason BACKLOG_FULL; nothing was taken. Repeat after `RetryInfo`.
+        RESOURCE_EXHAUSTED  reason BACKLOG_FULL or QUEUE_FULL (a queue's own limit); nothing was taken. Repeat after `RetryInfo`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -149,7 +149,12 @@ class ExecutorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RequeueTasks(self, request, context):
-        """Puts dead letters back into their queue with fresh attempts. UNIMPLEMENTED in this release.
+        """Puts dead letters back into their queue, with as many attempts as their tasks allow. The stored trajectory of the dead
+        letter is taken back: the rollout's next one is delivered under a new cursor and a higher attempt, also to consumers that had
+        the dead letter. What is no dead letter is left alone.
+        INVALID_ARGUMENT    neither ids nor labels.
+        NOT_FOUND           reason TASK_UNKNOWN.
+        RESOURCE_EXHAUSTED  as for SubmitTasks; nothing was put back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,9 +166,11 @@ class ExecutorServiceServicer:
         States: the first frame MUST be `open`; then any number of `ack` and `credits` frames. The server
         sends at most as many events as credits were granted. A consumer that closes its side gets what is
         stored now, as far as its credits go; then the stream ends, with its acks on disk. Delivery is at least once; positions of a
-        consumer survive restarts of both sides; drop repeats by rollout id.
+        consumer survive restarts of both sides; drop repeats by rollout id (and, where dead letters are put back, by attempt).
+        Names that nobody used for longer than the executor's limit (a week by default) are forgotten: what they did not
+        ack may then be pruned.
         One stream for each consumer name: a newer stream ends the older with ABORTED (CONSUMER_TAKEN_OVER).
-        INVALID_ARGUMENT     the first frame is not `open`, or a filter differs from the consumer's first one.
+        INVALID_ARGUMENT     the first frame is not `open`, a later one is, or a filter differs from the consumer's first one.
         FAILED_PRECONDITION  reason CURSOR_AHEAD: an ack beyond what was sent.
         UNAVAILABLE          the executor drains: reconnect.
         """
@@ -186,14 +193,28 @@ class ExecutorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SendMessage(self, request, context):
-        """Says something into a running session. UNIMPLEMENTED in this release.
+        """Says something into a session that has not ended: to one receiver, or to all without one. When it answers, the Message
+        is in the session's journal. It reaches the subscriptions it meets and the agents on the node that runs the session; while
+        the session waits for a node, it waits in the journal. Idempotent by the Message's id.
+
+        When nobody can be given it, the sender is told so and never left waiting: `error` in the answer, or later an error Message
+        (category `error`, `receiver` the sender, header `in_reply_to` the id) to whom subscribed as the sender. Reasons:
+        RECEIVER_UNKNOWN (no agent and no subscriber of that name), RECEIVER_DEAD (the node was lost before it took it).
+        INVALID_ARGUMENT     a field is wrong.
+        NOT_FOUND            reason SESSION_UNKNOWN.
+        FAILED_PRECONDITION  reason SESSION_ENDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Subscribe(self, request, context):
-        """Receives what is said to a receiver or on a topic. UNIMPLEMENTED in this release.
+        """Receives what is said in a session to a receiver (and to all), or on a topic, until the session ends. What waits is sent in
+        order of priority, the lower value first; equals in the journal's order.
+        INVALID_ARGUMENT    neither a receiver nor a topic.
+        NOT_FOUND           reason SESSION_UNKNOWN.
+        RESOURCE_EXHAUSTED  reason SUBSCRIBER_TOO_SLOW: over 10,000 messages waited to be read. Subscribe again, from the last
+        sequence that was read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

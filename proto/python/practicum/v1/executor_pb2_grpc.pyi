@@ -6,6 +6,9 @@ ExecutorService: accepts tasks, keeps them durably, streams finished trajectorie
 Errors are `google.rpc.Status`. Every error carries `ErrorInfo` (domain `practicum`, a stable
 `reason`); INVALID_ARGUMENT adds `BadRequest` with a violation for each field; RESOURCE_EXHAUSTED and
 UNAVAILABLE add `RetryInfo`: wait that long, then repeat the call.
+
+Where several executors share one PostgreSQL, one is active. The others answer every call with UNAVAILABLE, reason
+NOT_LEADER, and the active one's address as `leader` in the metadata of ErrorInfo (absent while there is none): call that.
 """
 
 from collections import abc as _abc
@@ -45,7 +48,7 @@ class ExecutorServiceStub:
     answer; the same task id with another body is ALREADY_EXISTS and nothing of the request is taken.
       INVALID_ARGUMENT    a field is wrong; `BadRequest` names each.
       ALREADY_EXISTS      reason TASK_ID_REUSED.
-      RESOURCE_EXHAUSTED  reason BACKLOG_FULL; nothing was taken. Repeat after `RetryInfo`.
+      RESOURCE_EXHAUSTED  reason BACKLOG_FULL or QUEUE_FULL (a queue's own limit); nothing was taken. Repeat after `RetryInfo`.
     """
     GetTask: _grpc.UnaryUnaryMultiCallable[_executor_pb2.GetTaskRequest, _executor_pb2.GetTaskResponse]
     """Tells how a task stands.
@@ -59,16 +62,24 @@ class ExecutorServiceStub:
     cancel that overtakes its submit still counts.
     """
     RequeueTasks: _grpc.UnaryUnaryMultiCallable[_executor_pb2.RequeueTasksRequest, _executor_pb2.RequeueTasksResponse]
-    """Puts dead letters back into their queue with fresh attempts. UNIMPLEMENTED in this release."""
+    """Puts dead letters back into their queue, with as many attempts as their tasks allow. The stored trajectory of the dead
+    letter is taken back: the rollout's next one is delivered under a new cursor and a higher attempt, also to consumers that had
+    the dead letter. What is no dead letter is left alone.
+      INVALID_ARGUMENT    neither ids nor labels.
+      NOT_FOUND           reason TASK_UNKNOWN.
+      RESOURCE_EXHAUSTED  as for SubmitTasks; nothing was put back.
+    """
     StreamTrajectories: _grpc.StreamStreamMultiCallable[_executor_pb2.StreamTrajectoriesRequest, _executor_pb2.StreamTrajectoriesResponse]
     """Streams trajectories in order of completion to a named consumer, from where it last acked.
 
     States: the first frame MUST be `open`; then any number of `ack` and `credits` frames. The server
     sends at most as many events as credits were granted. A consumer that closes its side gets what is
     stored now, as far as its credits go; then the stream ends, with its acks on disk. Delivery is at least once; positions of a
-    consumer survive restarts of both sides; drop repeats by rollout id.
+    consumer survive restarts of both sides; drop repeats by rollout id (and, where dead letters are put back, by attempt).
+    Names that nobody used for longer than the executor's limit (a week by default) are forgotten: what they did not
+    ack may then be pruned.
     One stream for each consumer name: a newer stream ends the older with ABORTED (CONSUMER_TAKEN_OVER).
-      INVALID_ARGUMENT     the first frame is not `open`, or a filter differs from the consumer's first one.
+      INVALID_ARGUMENT     the first frame is not `open`, a later one is, or a filter differs from the consumer's first one.
       FAILED_PRECONDITION  reason CURSOR_AHEAD: an ack beyond what was sent.
       UNAVAILABLE          the executor drains: reconnect.
     """
@@ -77,9 +88,25 @@ class ExecutorServiceStub:
     DeleteConsumer: _grpc.UnaryUnaryMultiCallable[_executor_pb2.DeleteConsumerRequest, _executor_pb2.DeleteConsumerResponse]
     """Forgets a consumer and its position. Idempotent."""
     SendMessage: _grpc.UnaryUnaryMultiCallable[_executor_pb2.SendMessageRequest, _executor_pb2.SendMessageResponse]
-    """Says something into a running session. UNIMPLEMENTED in this release."""
+    """Says something into a session that has not ended: to one receiver, or to all without one. When it answers, the Message
+    is in the session's journal. It reaches the subscriptions it meets and the agents on the node that runs the session; while
+    the session waits for a node, it waits in the journal. Idempotent by the Message's id.
+
+    When nobody can be given it, the sender is told so and never left waiting: `error` in the answer, or later an error Message
+    (category `error`, `receiver` the sender, header `in_reply_to` the id) to whom subscribed as the sender. Reasons:
+    RECEIVER_UNKNOWN (no agent and no subscriber of that name), RECEIVER_DEAD (the node was lost before it took it).
+      INVALID_ARGUMENT     a field is wrong.
+      NOT_FOUND            reason SESSION_UNKNOWN.
+      FAILED_PRECONDITION  reason SESSION_ENDED.
+    """
     Subscribe: _grpc.UnaryStreamMultiCallable[_executor_pb2.SubscribeRequest, _executor_pb2.SubscribeResponse]
-    """Receives what is said to a receiver or on a topic. UNIMPLEMENTED in this release."""
+    """Receives what is said in a session to a receiver (and to all), or on a topic, until the session ends. What waits is sent in
+    order of priority, the lower value first; equals in the journal's order.
+      INVALID_ARGUMENT    neither a receiver nor a topic.
+      NOT_FOUND           reason SESSION_UNKNOWN.
+      RESOURCE_EXHAUSTED  reason SUBSCRIBER_TOO_SLOW: over 10,000 messages waited to be read. Subscribe again, from the last
+                          sequence that was read.
+    """
     WatchSession: _grpc.UnaryStreamMultiCallable[_executor_pb2.WatchSessionRequest, _executor_pb2.WatchSessionResponse]
     """Reads a session's journal from a sequence number on, and goes on live until the session ends.
       NOT_FOUND  reason SESSION_UNKNOWN.
@@ -105,7 +132,7 @@ class ExecutorServiceAsyncStub(ExecutorServiceStub):
     answer; the same task id with another body is ALREADY_EXISTS and nothing of the request is taken.
       INVALID_ARGUMENT    a field is wrong; `BadRequest` names each.
       ALREADY_EXISTS      reason TASK_ID_REUSED.
-      RESOURCE_EXHAUSTED  reason BACKLOG_FULL; nothing was taken. Repeat after `RetryInfo`.
+      RESOURCE_EXHAUSTED  reason BACKLOG_FULL or QUEUE_FULL (a queue's own limit); nothing was taken. Repeat after `RetryInfo`.
     """
     GetTask: _aio.UnaryUnaryMultiCallable[_executor_pb2.GetTaskRequest, _executor_pb2.GetTaskResponse]  # type: ignore[assignment]
     """Tells how a task stands.
@@ -119,16 +146,24 @@ class ExecutorServiceAsyncStub(ExecutorServiceStub):
     cancel that overtakes its submit still counts.
     """
     RequeueTasks: _aio.UnaryUnaryMultiCallable[_executor_pb2.RequeueTasksRequest, _executor_pb2.RequeueTasksResponse]  # type: ignore[assignment]
-    """Puts dead letters back into their queue with fresh attempts. UNIMPLEMENTED in this release."""
+    """Puts dead letters back into their queue, with as many attempts as their tasks allow. The stored trajectory of the dead
+    letter is taken back: the rollout's next one is delivered under a new cursor and a higher attempt, also to consumers that had
+    the dead letter. What is no dead letter is left alone.
+      INVALID_ARGUMENT    neither ids nor labels.
+      NOT_FOUND           reason TASK_UNKNOWN.
+      RESOURCE_EXHAUSTED  as for SubmitTasks; nothing was put back.
+    """
     StreamTrajectories: _aio.StreamStreamMultiCallable[_executor_pb2.StreamTrajectoriesRequest, _executor_pb2.StreamTrajectoriesResponse]  # type: ignore[assignment]
     """Streams trajectories in order of completion to a named consumer, from where it last acked.
 
     States: the first frame MUST be `open`; then any number of `ack` and `credits` frames. The server
     sends at most as many events as credits were granted. A consumer that closes its side gets what is
     stored now, as far as its credits go; then the stream ends, with its acks on disk. Delivery is at least once; positions of a
-    consumer survive restarts of both sides; drop repeats by rollout id.
+    consumer survive restarts of both sides; drop repeats by rollout id (and, where dead letters are put back, by attempt).
+    Names that nobody used for longer than the executor's limit (a week by default) are forgotten: what they did not
+    ack may then be pruned.
     One stream for each consumer name: a newer stream ends the older with ABORTED (CONSUMER_TAKEN_OVER).
-      INVALID_ARGUMENT     the first frame is not `open`, or a filter differs from the consumer's first one.
+      INVALID_ARGUMENT     the first frame is not `open`, a later one is, or a filter differs from the consumer's first one.
       FAILED_PRECONDITION  reason CURSOR_AHEAD: an ack beyond what was sent.
       UNAVAILABLE          the executor drains: reconnect.
     """
@@ -137,9 +172,25 @@ class ExecutorServiceAsyncStub(ExecutorServiceStub):
     DeleteConsumer: _aio.UnaryUnaryMultiCallable[_executor_pb2.DeleteConsumerRequest, _executor_pb2.DeleteConsumerResponse]  # type: ignore[assignment]
     """Forgets a consumer and its position. Idempotent."""
     SendMessage: _aio.UnaryUnaryMultiCallable[_executor_pb2.SendMessageRequest, _executor_pb2.SendMessageResponse]  # type: ignore[assignment]
-    """Says something into a running session. UNIMPLEMENTED in this release."""
+    """Says something into a session that has not ended: to one receiver, or to all without one. When it answers, the Message
+    is in the session's journal. It reaches the subscriptions it meets and the agents on the node that runs the session; while
+    the session waits for a node, it waits in the journal. Idempotent by the Message's id.
+
+    When nobody can be given it, the sender is told so and never left waiting: `error` in the answer, or later an error Message
+    (category `error`, `receiver` the sender, header `in_reply_to` the id) to whom subscribed as the sender. Reasons:
+    RECEIVER_UNKNOWN (no agent and no subscriber of that name), RECEIVER_DEAD (the node was lost before it took it).
+      INVALID_ARGUMENT     a field is wrong.
+      NOT_FOUND            reason SESSION_UNKNOWN.
+      FAILED_PRECONDITION  reason SESSION_ENDED.
+    """
     Subscribe: _aio.UnaryStreamMultiCallable[_executor_pb2.SubscribeRequest, _executor_pb2.SubscribeResponse]  # type: ignore[assignment]
-    """Receives what is said to a receiver or on a topic. UNIMPLEMENTED in this release."""
+    """Receives what is said in a session to a receiver (and to all), or on a topic, until the session ends. What waits is sent in
+    order of priority, the lower value first; equals in the journal's order.
+      INVALID_ARGUMENT    neither a receiver nor a topic.
+      NOT_FOUND           reason SESSION_UNKNOWN.
+      RESOURCE_EXHAUSTED  reason SUBSCRIBER_TOO_SLOW: over 10,000 messages waited to be read. Subscribe again, from the last
+                          sequence that was read.
+    """
     WatchSession: _aio.UnaryStreamMultiCallable[_executor_pb2.WatchSessionRequest, _executor_pb2.WatchSessionResponse]  # type: ignore[assignment]
     """Reads a session's journal from a sequence number on, and goes on live until the session ends.
       NOT_FOUND  reason SESSION_UNKNOWN.
@@ -168,7 +219,7 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         answer; the same task id with another body is ALREADY_EXISTS and nothing of the request is taken.
           INVALID_ARGUMENT    a field is wrong; `BadRequest` names each.
           ALREADY_EXISTS      reason TASK_ID_REUSED.
-          RESOURCE_EXHAUSTED  reason BACKLOG_FULL; nothing was taken. Repeat after `RetryInfo`.
+          RESOURCE_EXHAUSTED  reason BACKLOG_FULL or QUEUE_FULL (a queue's own limit); nothing was taken. Repeat after `RetryInfo`.
         """
 
     @_abc_1.abstractmethod
@@ -206,7 +257,13 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _executor_pb2.RequeueTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_executor_pb2.RequeueTasksResponse, _abc.Awaitable[_executor_pb2.RequeueTasksResponse]]:
-        """Puts dead letters back into their queue with fresh attempts. UNIMPLEMENTED in this release."""
+        """Puts dead letters back into their queue, with as many attempts as their tasks allow. The stored trajectory of the dead
+        letter is taken back: the rollout's next one is delivered under a new cursor and a higher attempt, also to consumers that had
+        the dead letter. What is no dead letter is left alone.
+          INVALID_ARGUMENT    neither ids nor labels.
+          NOT_FOUND           reason TASK_UNKNOWN.
+          RESOURCE_EXHAUSTED  as for SubmitTasks; nothing was put back.
+        """
 
     @_abc_1.abstractmethod
     def StreamTrajectories(
@@ -219,9 +276,11 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         States: the first frame MUST be `open`; then any number of `ack` and `credits` frames. The server
         sends at most as many events as credits were granted. A consumer that closes its side gets what is
         stored now, as far as its credits go; then the stream ends, with its acks on disk. Delivery is at least once; positions of a
-        consumer survive restarts of both sides; drop repeats by rollout id.
+        consumer survive restarts of both sides; drop repeats by rollout id (and, where dead letters are put back, by attempt).
+        Names that nobody used for longer than the executor's limit (a week by default) are forgotten: what they did not
+        ack may then be pruned.
         One stream for each consumer name: a newer stream ends the older with ABORTED (CONSUMER_TAKEN_OVER).
-          INVALID_ARGUMENT     the first frame is not `open`, or a filter differs from the consumer's first one.
+          INVALID_ARGUMENT     the first frame is not `open`, a later one is, or a filter differs from the consumer's first one.
           FAILED_PRECONDITION  reason CURSOR_AHEAD: an ack beyond what was sent.
           UNAVAILABLE          the executor drains: reconnect.
         """
@@ -248,7 +307,17 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _executor_pb2.SendMessageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_executor_pb2.SendMessageResponse, _abc.Awaitable[_executor_pb2.SendMessageResponse]]:
-        """Says something into a running session. UNIMPLEMENTED in this release."""
+        """Says something into a session that has not ended: to one receiver, or to all without one. When it answers, the Message
+        is in the session's journal. It reaches the subscriptions it meets and the agents on the node that runs the session; while
+        the session waits for a node, it waits in the journal. Idempotent by the Message's id.
+
+        When nobody can be given it, the sender is told so and never left waiting: `error` in the answer, or later an error Message
+        (category `error`, `receiver` the sender, header `in_reply_to` the id) to whom subscribed as the sender. Reasons:
+        RECEIVER_UNKNOWN (no agent and no subscriber of that name), RECEIVER_DEAD (the node was lost before it took it).
+          INVALID_ARGUMENT     a field is wrong.
+          NOT_FOUND            reason SESSION_UNKNOWN.
+          FAILED_PRECONDITION  reason SESSION_ENDED.
+        """
 
     @_abc_1.abstractmethod
     def Subscribe(
@@ -256,7 +325,13 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _executor_pb2.SubscribeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_executor_pb2.SubscribeResponse], _abc.AsyncIterator[_executor_pb2.SubscribeResponse]]:
-        """Receives what is said to a receiver or on a topic. UNIMPLEMENTED in this release."""
+        """Receives what is said in a session to a receiver (and to all), or on a topic, until the session ends. What waits is sent in
+        order of priority, the lower value first; equals in the journal's order.
+          INVALID_ARGUMENT    neither a receiver nor a topic.
+          NOT_FOUND           reason SESSION_UNKNOWN.
+          RESOURCE_EXHAUSTED  reason SUBSCRIBER_TOO_SLOW: over 10,000 messages waited to be read. Subscribe again, from the last
+                              sequence that was read.
+        """
 
     @_abc_1.abstractmethod
     def WatchSession(

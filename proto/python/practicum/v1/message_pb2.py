@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apracticum/v1/message.proto\x12\x0cpracticum.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x04\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x15\n\x08receiver\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06\x63\x61ller\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x10\n\x08\x63\x61tegory\x18\x06 \x01(\t\x12\x12\n\x05topic\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x10\n\x08priority\x18\x08 \x01(\x05\x12\x33\n\x07headers\x18\t \x03(\x0b\x32\".practicum.v1.Message.HeadersEntry\x12-\n\ttimestamp\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08sequence\x18\x0b \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x0c \x01(\x05\x12\x0e\n\x04text\x18\x14 \x01(\tH\x00\x12&\n\x06\x61\x63tion\x18\x15 \x01(\x0b\x32\x14.practicum.v1.ActionH\x00\x12\x30\n\x0bobservation\x18\x16 \x01(\x0b\x32\x19.practicum.v1.ObservationH\x00\x12)\n\x04task\x18\x17 \x01(\x0b\x32\x19.practicum.v1.TaskPayloadH\x00\x12+\n\x05\x65rror\x18\x18 \x01(\x0b\x32\x1a.practicum.v1.ErrorPayloadH\x00\x12\x15\n\x0b\x63ustom_json\x18\x19 \x01(\tH\x00\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07payloadB\x0b\n\t_receiverB\t\n\x07_callerB\x08\n\x06_topic\"B\n\x06\x41\x63tion\x12\x0c\n\x04text\x18\x01 \x01(\t\x12*\n\ntool_calls\x18\x02 \x03(\x0b\x32\x16.practicum.v1.ToolCall\"A\n\x08ToolCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\x83\x01\n\x0bObservation\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08is_error\x18\x03 \x01(\x08\x12\x17\n\x0fstructured_json\x18\x04 \x01(\t\x12\x11\n\ttruncated\x18\x05 \x01(\x08\x12\x17\n\x0f\x66ull_size_bytes\x18\x06 \x01(\x03\"\"\n\x0bTaskPayload\x12\x13\n\x0binstruction\x18\x01 \x01(\t\"Y\n\x0c\x45rrorPayload\x12)\n\x06source\x18\x01 \x01(\x0e\x32\x19.practicum.v1.ErrorSource\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t*\xaa\x01\n\x0b\x45rrorSource\x12\x1c\n\x18\x45RROR_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45RROR_SOURCE_PROVIDER\x10\x01\x12\x1c\n\x18\x45RROR_SOURCE_ENVIRONMENT\x10\x02\x12\x16\n\x12\x45RROR_SOURCE_AGENT\x10\x03\x12\x15\n\x11\x45RROR_SOURCE_TASK\x10\x04\x12\x15\n\x11\x45RROR_SOURCE_NODE\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1apracticum/v1/message.proto\x12\x0cpracticum.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x04\n\x07Message\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0e\n\x06sender\x18\x03 \x01(\t\x12\x15\n\x08receiver\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06\x63\x61ller\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x10\n\x08\x63\x61tegory\x18\x06 \x01(\t\x12\x12\n\x05topic\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x10\n\x08priority\x18\x08 \x01(\x05\x12\x33\n\x07headers\x18\t \x03(\x0b\x32\".practicum.v1.Message.HeadersEntry\x12-\n\ttimestamp\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08sequence\x18\x0b \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x0c \x01(\x05\x12\x13\n\x0btraceparent\x18\r \x01(\t\x12\x0e\n\x04text\x18\x14 \x01(\tH\x00\x12&\n\x06\x61\x63tion\x18\x15 \x01(\x0b\x32\x14.practicum.v1.ActionH\x00\x12\x30\n\x0bobservation\x18\x16 \x01(\x0b\x32\x19.practicum.v1.ObservationH\x00\x12)\n\x04task\x18\x17 \x01(\x0b\x32\x19.practicum.v1.TaskPayloadH\x00\x12+\n\x05\x65rror\x18\x18 \x01(\x0b\x32\x1a.practicum.v1.ErrorPayloadH\x00\x12\x15\n\x0b\x63ustom_json\x18\x19 \x01(\tH\x00\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07payloadB\x0b\n\t_receiverB\t\n\x07_callerB\x08\n\x06_topic\"B\n\x06\x41\x63tion\x12\x0c\n\x04text\x18\x01 \x01(\t\x12*\n\ntool_calls\x18\x02 \x03(\x0b\x32\x16.practicum.v1.ToolCall\"A\n\x08ToolCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\x83\x01\n\x0bObservation\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08is_error\x18\x03 \x01(\x08\x12\x17\n\x0fstructured_json\x18\x04 \x01(\t\x12\x11\n\ttruncated\x18\x05 \x01(\x08\x12\x17\n\x0f\x66ull_size_bytes\x18\x06 \x01(\x03\"\"\n\x0bTaskPayload\x12\x13\n\x0binstruction\x18\x01 \x01(\t\"Y\n\x0c\x45rrorPayload\x12)\n\x06source\x18\x01 \x01(\x0e\x32\x19.practicum.v1.ErrorSource\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t*\xaa\x01\n\x0b\x45rrorSource\x12\x1c\n\x18\x45RROR_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45RROR_SOURCE_PROVIDER\x10\x01\x12\x1c\n\x18\x45RROR_SOURCE_ENVIRONMENT\x10\x02\x12\x16\n\x12\x45RROR_SOURCE_AGENT\x10\x03\x12\x15\n\x11\x45RROR_SOURCE_TASK\x10\x04\x12\x15\n\x11\x45RROR_SOURCE_NODE\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,20 +34,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MESSAGE_HEADERSENTRY']._loaded_options = None
   _globals['_MESSAGE_HEADERSENTRY']._serialized_options = b'8\001'
-  _globals['_ERRORSOURCE']._serialized_start=1079
-  _globals['_ERRORSOURCE']._serialized_end=1249
+  _globals['_ERRORSOURCE']._serialized_start=1100
+  _globals['_ERRORSOURCE']._serialized_end=1270
   _globals['_MESSAGE']._serialized_start=78
-  _globals['_MESSAGE']._serialized_end=680
-  _globals['_MESSAGE_HEADERSENTRY']._serialized_start=589
-  _globals['_MESSAGE_HEADERSENTRY']._serialized_end=635
-  _globals['_ACTION']._serialized_start=682
-  _globals['_ACTION']._serialized_end=748
-  _globals['_TOOLCALL']._serialized_start=750
-  _globals['_TOOLCALL']._serialized_end=815
-  _globals['_OBSERVATION']._serialized_start=818
-  _globals['_OBSERVATION']._serialized_end=949
-  _globals['_TASKPAYLOAD']._serialized_start=951
-  _globals['_TASKPAYLOAD']._serialized_end=985
-  _globals['_ERRORPAYLOAD']._serialized_start=987
-  _globals['_ERRORPAYLOAD']._serialized_end=1076
+  _globals['_MESSAGE']._serialized_end=701
+  _globals['_MESSAGE_HEADERSENTRY']._serialized_start=610
+  _globals['_MESSAGE_HEADERSENTRY']._serialized_end=656
+  _globals['_ACTION']._serialized_start=703
+  _globals['_ACTION']._serialized_end=769
+  _globals['_TOOLCALL']._serialized_start=771
+  _globals['_TOOLCALL']._serialized_end=836
+  _globals['_OBSERVATION']._serialized_start=839
+  _globals['_OBSERVATION']._serialized_end=970
+  _globals['_TASKPAYLOAD']._serialized_start=972
+  _globals['_TASKPAYLOAD']._serialized_end=1006
+  _globals['_ERRORPAYLOAD']._serialized_start=1008
+  _globals['_ERRORPAYLOAD']._serialized_end=1097
 # @@protoc_insertion_point(module_scope)

@@ -113,6 +113,7 @@ class Message(_message.Message):
     TIMESTAMP_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
     OBSERVATION_FIELD_NUMBER: _builtins.int
@@ -144,6 +145,8 @@ class Message(_message.Message):
     """Its place in the session's journal, from 1, without gaps. Given by the executor; senders leave it 0."""
     attempt: _builtins.int
     """The attempt in which it was said. Given by the node."""
+    traceparent: _builtins.str
+    """W3C trace context of whatever led to it, as in OpenTelemetry's `traceparent` header. Empty: none."""
     text: _builtins.str
     """Plain text."""
     custom_json: _builtins.str
@@ -187,6 +190,7 @@ class Message(_message.Message):
         timestamp: _timestamp_pb2.Timestamp | None = ...,
         sequence: _builtins.int = ...,
         attempt: _builtins.int = ...,
+        traceparent: _builtins.str = ...,
         text: _builtins.str = ...,
         action: Global___Action | None = ...,
         observation: Global___Observation | None = ...,
@@ -196,7 +200,7 @@ class Message(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_caller", b"_caller", "_receiver", b"_receiver", "_topic", b"_topic", "action", b"action", "caller", b"caller", "custom_json", b"custom_json", "error", b"error", "observation", b"observation", "payload", b"payload", "receiver", b"receiver", "task", b"task", "text", b"text", "timestamp", b"timestamp", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_caller", b"_caller", "_receiver", b"_receiver", "_topic", b"_topic", "action", b"action", "attempt", b"attempt", "caller", b"caller", "category", b"category", "custom_json", b"custom_json", "error", b"error", "headers", b"headers", "id", b"id", "observation", b"observation", "payload", b"payload", "priority", b"priority", "receiver", b"receiver", "sender", b"sender", "sequence", b"sequence", "session_id", b"session_id", "task", b"task", "text", b"text", "timestamp", b"timestamp", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_caller", b"_caller", "_receiver", b"_receiver", "_topic", b"_topic", "action", b"action", "attempt", b"attempt", "caller", b"caller", "category", b"category", "custom_json", b"custom_json", "error", b"error", "headers", b"headers", "id", b"id", "observation", b"observation", "payload", b"payload", "priority", b"priority", "receiver", b"receiver", "sender", b"sender", "sequence", b"sequence", "session_id", b"session_id", "task", b"task", "text", b"text", "timestamp", b"timestamp", "topic", b"topic", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__caller: _TypeAlias = _typing.Literal["caller"]  # noqa: Y015
     _WhichOneofArgType__caller: _TypeAlias = _typing.Literal["_caller", b"_caller"]  # noqa: Y015

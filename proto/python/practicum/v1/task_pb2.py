@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17practicum/v1/task.proto\x12\x0cpracticum.v1\x1a\x1egoogle/protobuf/duration.proto\"\xde\x04\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0binstruction\x18\x02 \x01(\t\x12\x37\n\x0b\x65nvironment\x18\x03 \x01(\x0b\x32\x1d.practicum.v1.EnvironmentSpecH\x00\x88\x01\x01\x12&\n\x05\x61gent\x18\x04 \x01(\x0b\x32\x17.practicum.v1.AgentSpec\x12+\n\x07scoring\x18\x05 \x01(\x0b\x32\x15.practicum.v1.ScoringH\x01\x88\x01\x01\x12$\n\x06limits\x18\x06 \x01(\x0b\x32\x14.practicum.v1.Limits\x12\x10\n\x08rollouts\x18\x07 \x01(\x05\x12\x10\n\x08priority\x18\x08 \x01(\x05\x12\r\n\x05queue\x18\t \x01(\t\x12.\n\x06labels\x18\n \x03(\x0b\x32\x1e.practicum.v1.Task.LabelsEntry\x12H\n\x14required_node_labels\x18\x0b \x03(\x0b\x32*.practicum.v1.Task.RequiredNodeLabelsEntry\x12\x15\n\rmetadata_json\x18\x0c \x01(\t\x12-\n\x05retry\x18\r \x01(\x0b\x32\x19.practicum.v1.RetryPolicyH\x02\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x39\n\x17RequiredNodeLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0e\n\x0c_environmentB\n\n\x08_scoringB\x08\n\x06_retry\"t\n\x0f\x45nvironmentSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\x0fparameters_json\x18\x02 \x01(\t\x12\x15\n\rallowed_tools\x18\x03 \x03(\t\x12\x0f\n\x07servers\x18\x04 \x03(\t\x12\x12\n\nhide_tools\x18\x05 \x01(\x08\".\n\tAgentSpec\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x02 \x01(\t\"/\n\x07Scoring\x12\x0e\n\x06scorer\x18\x01 \x01(\t\x12\x14\n\x0cground_truth\x18\x02 \x01(\t\"\x8c\x02\n\x06Limits\x12\x11\n\tmax_steps\x18\x01 \x01(\x05\x12\x33\n\x10rollout_deadline\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rstep_deadline\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x15max_tokens_per_action\x18\x04 \x01(\x05\x12\x18\n\x10max_total_tokens\x18\x05 \x01(\x05\x12\x39\n\x11schedule_deadline\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x88\x01\x01\x42\x14\n\x12_schedule_deadline\"W\n\x0bRetryPolicy\x12\x14\n\x0cmax_attempts\x18\x01 \x01(\x05\x12\x32\n\x0finitial_backoff\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa4\x01\n\tAgentTask\x12\x12\n\nrollout_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x13\n\x0binstruction\x18\x04 \x01(\t\x12&\n\x05\x61gent\x18\x05 \x01(\x0b\x32\x17.practicum.v1.AgentSpec\x12$\n\x06limits\x18\x06 \x01(\x0b\x32\x14.practicum.v1.Limitsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17practicum/v1/task.proto\x12\x0cpracticum.v1\x1a\x1egoogle/protobuf/duration.proto\"\xb1\x05\n\x04Task\x12\n\n\x02id\x18\x01 \x01(\t\x12\x13\n\x0binstruction\x18\x02 \x01(\t\x12\x37\n\x0b\x65nvironment\x18\x03 \x01(\x0b\x32\x1d.practicum.v1.EnvironmentSpecH\x00\x88\x01\x01\x12&\n\x05\x61gent\x18\x04 \x01(\x0b\x32\x17.practicum.v1.AgentSpec\x12+\n\x07scoring\x18\x05 \x01(\x0b\x32\x15.practicum.v1.ScoringH\x01\x88\x01\x01\x12$\n\x06limits\x18\x06 \x01(\x0b\x32\x14.practicum.v1.Limits\x12\x10\n\x08rollouts\x18\x07 \x01(\x05\x12\x10\n\x08priority\x18\x08 \x01(\x05\x12\r\n\x05queue\x18\t \x01(\t\x12.\n\x06labels\x18\n \x03(\x0b\x32\x1e.practicum.v1.Task.LabelsEntry\x12H\n\x14required_node_labels\x18\x0b \x03(\x0b\x32*.practicum.v1.Task.RequiredNodeLabelsEntry\x12\x15\n\rmetadata_json\x18\x0c \x01(\t\x12-\n\x05retry\x18\r \x01(\x0b\x32\x19.practicum.v1.RetryPolicyH\x02\x88\x01\x01\x12<\n\x10straggler_cutoff\x18\x0e \x01(\x0b\x32\x1d.practicum.v1.StragglerCutoffH\x03\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x39\n\x17RequiredNodeLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0e\n\x0c_environmentB\n\n\x08_scoringB\x08\n\x06_retryB\x13\n\x11_straggler_cutoff\"\'\n\x0fStragglerCutoff\x12\x14\n\x0c\x61\x66ter_usable\x18\x01 \x01(\x05\"t\n\x0f\x45nvironmentSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\x0fparameters_json\x18\x02 \x01(\t\x12\x15\n\rallowed_tools\x18\x03 \x03(\t\x12\x0f\n\x07servers\x18\x04 \x03(\t\x12\x12\n\nhide_tools\x18\x05 \x01(\x08\".\n\tAgentSpec\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x02 \x01(\t\"/\n\x07Scoring\x12\x0e\n\x06scorer\x18\x01 \x01(\t\x12\x14\n\x0cground_truth\x18\x02 \x01(\t\"\x8c\x02\n\x06Limits\x12\x11\n\tmax_steps\x18\x01 \x01(\x05\x12\x33\n\x10rollout_deadline\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rstep_deadline\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x15max_tokens_per_action\x18\x04 \x01(\x05\x12\x18\n\x10max_total_tokens\x18\x05 \x01(\x05\x12\x39\n\x11schedule_deadline\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x88\x01\x01\x42\x14\n\x12_schedule_deadline\"W\n\x0bRetryPolicy\x12\x14\n\x0cmax_attempts\x18\x01 \x01(\x05\x12\x32\n\x0finitial_backoff\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa4\x01\n\tAgentTask\x12\x12\n\nrollout_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x13\n\x0binstruction\x18\x04 \x01(\t\x12&\n\x05\x61gent\x18\x05 \x01(\x0b\x32\x17.practicum.v1.AgentSpec\x12$\n\x06limits\x18\x06 \x01(\x0b\x32\x14.practicum.v1.Limitsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,21 +37,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TASK_REQUIREDNODELABELSENTRY']._loaded_options = None
   _globals['_TASK_REQUIREDNODELABELSENTRY']._serialized_options = b'8\001'
   _globals['_TASK']._serialized_start=74
-  _globals['_TASK']._serialized_end=680
-  _globals['_TASK_LABELSENTRY']._serialized_start=538
-  _globals['_TASK_LABELSENTRY']._serialized_end=583
-  _globals['_TASK_REQUIREDNODELABELSENTRY']._serialized_start=585
-  _globals['_TASK_REQUIREDNODELABELSENTRY']._serialized_end=642
-  _globals['_ENVIRONMENTSPEC']._serialized_start=682
-  _globals['_ENVIRONMENTSPEC']._serialized_end=798
-  _globals['_AGENTSPEC']._serialized_start=800
-  _globals['_AGENTSPEC']._serialized_end=846
-  _globals['_SCORING']._serialized_start=848
-  _globals['_SCORING']._serialized_end=895
-  _globals['_LIMITS']._serialized_start=898
-  _globals['_LIMITS']._serialized_end=1166
-  _globals['_RETRYPOLICY']._serialized_start=1168
-  _globals['_RETRYPOLICY']._serialized_end=1255
-  _globals['_AGENTTASK']._serialized_start=1258
-  _globals['_AGENTTASK']._serialized_end=1422
+  _globals['_TASK']._serialized_end=763
+  _globals['_TASK_LABELSENTRY']._serialized_start=600
+  _globals['_TASK_LABELSENTRY']._serialized_end=645
+  _globals['_TASK_REQUIREDNODELABELSENTRY']._serialized_start=647
+  _globals['_TASK_REQUIREDNODELABELSENTRY']._serialized_end=704
+  _globals['_STRAGGLERCUTOFF']._serialized_start=765
+  _globals['_STRAGGLERCUTOFF']._serialized_end=804
+  _globals['_ENVIRONMENTSPEC']._serialized_start=806
+  _globals['_ENVIRONMENTSPEC']._serialized_end=922
+  _globals['_AGENTSPEC']._serialized_start=924
+  _globals['_AGENTSPEC']._serialized_end=970
+  _globals['_SCORING']._serialized_start=972
+  _globals['_SCORING']._serialized_end=1019
+  _globals['_LIMITS']._serialized_start=1022
+  _globals['_LIMITS']._serialized_end=1290
+  _globals['_RETRYPOLICY']._serialized_start=1292
+  _globals['_RETRYPOLICY']._serialized_end=1379
+  _globals['_AGENTTASK']._serialized_start=1382
+  _globals['_AGENTTASK']._serialized_end=1546
 # @@protoc_insertion_point(module_scope)

@@ -78,6 +78,7 @@ class Task(_message.Message):
     REQUIRED_NODE_LABELS_FIELD_NUMBER: _builtins.int
     METADATA_JSON_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
+    STRAGGLER_CUTOFF_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Chosen by the caller, unique for the executor. Empty: the executor makes one. At most 128
     characters of `[A-Za-z0-9._:-]`. The rollouts are named `<id>/0`, `<id>/1`, …; treat rollout ids
@@ -90,8 +91,8 @@ class Task(_message.Message):
     priority: _builtins.int
     """The lower value runs first, among all queues. Default 0."""
     queue: _builtins.str
-    """The queue it waits in. Empty means `default`. Queues of one priority share by weight; in this
-    release they are served first in, first out.
+    """The queue it waits in. Empty means `default`; at most 128 characters of `[A-Za-z0-9._:-]`. Queues of one priority
+    share by the weights that the executor was started with (1 unless given); within a queue the first in is the first out.
     """
     metadata_json: _builtins.str
     """Carried unread into the trajectory, as JSON text. Never shown to an agent."""
@@ -123,6 +124,10 @@ class Task(_message.Message):
     def retry(self) -> Global___RetryPolicy:
         """What happens after an infrastructure error. Absent: 3 attempts."""
 
+    @_builtins.property
+    def straggler_cutoff(self) -> Global___StragglerCutoff:
+        """Ends the group before its last rollout does. Absent, the default: every rollout runs to its end."""
+
     def __init__(
         self,
         *,
@@ -139,10 +144,11 @@ class Task(_message.Message):
         required_node_labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         metadata_json: _builtins.str = ...,
         retry: Global___RetryPolicy | None = ...,
+        straggler_cutoff: Global___StragglerCutoff | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_environment", b"_environment", "_retry", b"_retry", "_scoring", b"_scoring", "agent", b"agent", "environment", b"environment", "limits", b"limits", "retry", b"retry", "scoring", b"scoring"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_environment", b"_environment", "_retry", b"_retry", "_scoring", b"_scoring", "_straggler_cutoff", b"_straggler_cutoff", "agent", b"agent", "environment", b"environment", "limits", b"limits", "retry", b"retry", "scoring", b"scoring", "straggler_cutoff", b"straggler_cutoff"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment", b"_environment", "_retry", b"_retry", "_scoring", b"_scoring", "agent", b"agent", "environment", b"environment", "id", b"id", "instruction", b"instruction", "labels", b"labels", "limits", b"limits", "metadata_json", b"metadata_json", "priority", b"priority", "queue", b"queue", "required_node_labels", b"required_node_labels", "retry", b"retry", "rollouts", b"rollouts", "scoring", b"scoring"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_environment", b"_environment", "_retry", b"_retry", "_scoring", b"_scoring", "_straggler_cutoff", b"_straggler_cutoff", "agent", b"agent", "environment", b"environment", "id", b"id", "instruction", b"instruction", "labels", b"labels", "limits", b"limits", "metadata_json", b"metadata_json", "priority", b"priority", "queue", b"queue", "required_node_labels", b"required_node_labels", "retry", b"retry", "rollouts", b"rollouts", "scoring", b"scoring", "straggler_cutoff", b"straggler_cutoff"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__environment: _TypeAlias = _typing.Literal["environment"]  # noqa: Y015
     _WhichOneofArgType__environment: _TypeAlias = _typing.Literal["_environment", b"_environment"]  # noqa: Y015
@@ -150,14 +156,43 @@ class Task(_message.Message):
     _WhichOneofArgType__retry: _TypeAlias = _typing.Literal["_retry", b"_retry"]  # noqa: Y015
     _WhichOneofReturnType__scoring: _TypeAlias = _typing.Literal["scoring"]  # noqa: Y015
     _WhichOneofArgType__scoring: _TypeAlias = _typing.Literal["_scoring", b"_scoring"]  # noqa: Y015
+    _WhichOneofReturnType__straggler_cutoff: _TypeAlias = _typing.Literal["straggler_cutoff"]  # noqa: Y015
+    _WhichOneofArgType__straggler_cutoff: _TypeAlias = _typing.Literal["_straggler_cutoff", b"_straggler_cutoff"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__environment) -> _WhichOneofReturnType__environment | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retry) -> _WhichOneofReturnType__retry | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__scoring) -> _WhichOneofReturnType__scoring | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__straggler_cutoff) -> _WhichOneofReturnType__straggler_cutoff | None: ...
 
 Global___Task: _TypeAlias = Task  # noqa: Y015
+
+@_typing.final
+class StragglerCutoff(_message.Message):
+    """Cuts what is slow: once enough rollouts of a group ended usable (OUTCOME_FINISHED, OUTCOME_MAX_STEPS or
+    OUTCOME_AGENT_ERROR), the others are cancelled. It saves time and biases against long rollouts: what takes long is
+    never trained on. Their trajectories have OUTCOME_CANCELLED and the reason STRAGGLER_CUT.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_USABLE_FIELD_NUMBER: _builtins.int
+    after_usable: _builtins.int
+    """How many usable rollouts are enough. At least 1, less than `Task.rollouts`."""
+    def __init__(
+        self,
+        *,
+        after_usable: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_usable", b"after_usable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StragglerCutoff: _TypeAlias = StragglerCutoff  # noqa: Y015
 
 @_typing.final
 class EnvironmentSpec(_message.Message):
@@ -285,9 +320,7 @@ class Limits(_message.Message):
 
     @_builtins.property
     def schedule_deadline(self) -> _duration_pb2.Duration:
-        """From submission to first assignment; after it the rollout ends with OUTCOME_DEADLINE. Absent: never. Not enforced in
-        this release.
-        """
+        """From submission to first assignment; after it the rollout ends with OUTCOME_DEADLINE. Absent: never."""
 
     def __init__(
         self,
@@ -321,7 +354,7 @@ class RetryPolicy(_message.Message):
     """Attempts in all, the first included. Default 3. When they are used up the rollout is a dead letter."""
     @_builtins.property
     def initial_backoff(self) -> _duration_pb2.Duration:
-        """Before the second attempt; doubles for each further one. Default 0.2 s."""
+        """Before the second attempt; doubles for each further one, up to 60 s. Default 0.2 s."""
 
     def __init__(
         self,
