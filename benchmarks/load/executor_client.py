@@ -1,0 +1,99 @@
+"""The caller's and the consumer's side of the executor under load, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from grpc import aio
+
+from load.closed_loop import ClosedLoop, Run
+from load.payload import EMPTY, task
+from practicum.common.channels import connect
+from practicum.v1 import executor_pb2, executor_pb2_grpc
+
+Request = executor_pb2.StreamTrajectoriesRequest
+CREDITS = 10_000
+NUMBERS = itertools.count()
+
+
+class ExecutorClient:
+    """Submits, and reads trajectories: each frame is acked, and credits are granted again when half are used."""
+
+    def __init__(self, stub: executor_pb2_grpc.ExecutorServiceAsyncStub) -> None:
+        self.stub = stub
+        self._loop: ClosedLoop | None = None
+        self._submits: set[asyncio.Task[None]] = set()
+
+    async def keep_in_flight(
+        self, in_flight: int, *, rollouts: int, cpu: Callable[[], float], kind: str = EMPTY
+    ) -> Run:
+        """Runs so many rollouts, so many at a time."""
+        loop = self._loop = ClosedLoop(lambda ids: self._begin(ids, kind), rollouts, in_flight, f"r{next(NUMBERS)}-")
+        return await loop.run(cpu)
+
+    async def consume(self, call: Any) -> None:
+        """Reads the stream to its end."""
+        seen: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        acking = asyncio.create_task(ack(call, seen))
+        try:
+            while (response := await call.read()) is not aio.EOF:
+                if self._loop is not None:
+                    self._loop.done([e.trajectory.task_id for e in response.events if e.HasField("trajectory")])
+                seen.put_nowait((response.events[-1].cursor, len(response.events)))
+            raise ConnectionError("the executor ended the stream")
+        except Exception as error:
+            if self._loop is not None:
+                self._loop.failed(error)
+            raise
+        finally:
+            acking.cancel()
+
+    def _begin(self, ids: list[str], kind: str) -> None:
+        submit = asyncio.create_task(self.submit(ids, kind))
+        self._submits.add(submit)
+        submit.add_done_callback(self._submitted)
+
+    async def submit(self, ids: list[str], kind: str) -> None:
+        """Submits these tasks together."""
+        tasks = [task(name, kind) for name in ids]
+        await self.stub.SubmitTasks(executor_pb2.SubmitTasksRequest(tasks=tasks))
+
+    def _submitted(self, submit: asyncio.Task[None]) -> None:
+        self._submits.discard(submit)
+        if self._loop is not None and not submit.cancelled() and (error := submit.exception()) is not None:
+            self._loop.failed(error)
+
+
+async def ack(call: Any, seen: asyncio.Queue[tuple[int, int]]) -> None:
+    """Acks the newest cursor, and grants credits when half are used; acks that fall together become one."""
+    used = 0
+    while True:
+        cursor, events = await seen.get()
+        used += events
+        while not seen.empty():
+            cursor, events = seen.get_nowait()
+            used += events
+        await call.write(Request(ack=executor_pb2.AckCursor(cursor=cursor)))
+        if used > CREDITS / 2:
+            await call.write(Request(credits=executor_pb2.GrantCredits(credits=used)))
+            used = 0
+
+
+@asynccontextmanager
+async def executor_client(address: str, consumer: str = "load") -> AsyncIterator[ExecutorClient]:
+    """A client whose consumer is open."""
+    async with connect(address) as channel:
+        client = ExecutorClient(executor_pb2_grpc.ExecutorServiceStub(channel))
+        call = client.stub.StreamTrajectories()
+        opened = executor_pb2.OpenConsumer(consumer=consumer, credits=CREDITS, from_cursor=-1)
+        await call.write(Request(open=opened))
+        consuming = asyncio.create_task(client.consume(call))
+        try:
+            yield client
+        finally:
+            consuming.cancel()
+            await asyncio.gather(consuming, return_exceptions=True)
