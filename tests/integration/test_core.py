@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import IntegrityError
 
 from practicum.common.errors import AlreadyExists, InvalidArgument, ResourceExhausted
-from practicum.executor.changes import EndedRollout, EndRollouts, StartAttempts, StartedAttempt
-from practicum.executor.core import Executor
+from practicum.executor.assignments import Assignments
+from practicum.executor.core import Executor, Settings
+from practicum.executor.dead_letters import DeadLetters
 from practicum.executor.nodes import Node
-from practicum.executor.outcomes import ended
+from practicum.executor.outcomes import Ended
+from practicum.executor.scheduler import Lease
 from practicum.executor.store import SqlStore
-from practicum.v1 import task_pb2, trajectory_pb2
+from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
 
 @pytest.fixture
@@ -35,13 +36,34 @@ def node(slots: int) -> Node:
     return Node("n", "1", slots, frozenset({"tool_agent"}))
 
 
+def give(executor: Executor, slots: int, *, write: bool = True) -> list[Lease]:
+    """Has a node of so many slots take what waits."""
+    executor.scheduler.register(node(slots), [], 0.0)
+    leases = executor.scheduler.dispatch(0.0)
+    if write:
+        Assignments(executor, {}).give(leases)
+    return leases
+
+
+def end(executor: Executor, *lease_ids: str) -> None:
+    """The node finishes."""
+    for lease_id in lease_ids:
+        rollout = executor.scheduler.finish(lease_id, "n")
+        assert rollout is not None
+        executor.end([Ended(rollout, trajectory_pb2.OUTCOME_FINISHED, 1.0, b"")])
+
+
+def open_tasks(store: SqlStore) -> set[str]:
+    return {stored.task_id for stored in store.open_tasks()}
+
+
 async def test_a_repeated_submit_changes_nothing(store: SqlStore) -> None:
     """By request id for tasks without ids, by id and body for the others."""
     executor = Executor(store)
     async with executor.running():
         first = await executor.submit([task(), task("named")], request_id="request")
         again = await executor.submit([task(), task("named")], request_id="request")
-    assert [t.id for t in first] == [t.id for t in again]
+    assert first == again
     assert len(executor.scheduler.rollouts) == 4
 
 
@@ -54,22 +76,22 @@ async def test_a_task_id_with_another_body_is_refused_and_nothing_is_taken(store
             await executor.submit([task("b"), task("a", "something else")])
         with pytest.raises(AlreadyExists):
             await executor.submit([task("c"), task("c", "something else")])
-    assert {r.task_id for r in store.unfinished()} == {"a"}
+    assert open_tasks(store) == {"a"}
 
 
 async def test_a_full_backlog_takes_nothing_of_a_request(store: SqlStore) -> None:
     """And says when to come back."""
-    executor = Executor(store, max_backlog=3)
+    executor = Executor(store, Settings(max_backlog=3))
     async with executor.running():
         await executor.submit([task("a")])
         with pytest.raises(ResourceExhausted, match="3 is the limit"):
             await executor.submit([task("b")])
-    assert {r.task_id for r in store.unfinished()} == {"a"}
+    assert open_tasks(store) == {"a"}
 
 
 async def test_what_could_never_find_room_is_refused_for_good(store: SqlStore) -> None:
     """No waiting would help."""
-    executor = Executor(store, max_backlog=3)
+    executor = Executor(store, Settings(max_backlog=3))
     async with executor.running():
         with pytest.raises(InvalidArgument, match="is 4; give 1 to 3"):
             await executor.submit([task("a", rollouts=4)])
@@ -77,19 +99,19 @@ async def test_what_could_never_find_room_is_refused_for_good(store: SqlStore) -
 
 async def test_a_repeat_adds_nothing_to_a_full_backlog(store: SqlStore) -> None:
     """Also of tasks that ended."""
-    executor = Executor(store, max_backlog=2)
+    executor = Executor(store, Settings(max_backlog=2))
     async with executor.running():
         await executor.submit([task("a")])
         await executor.submit([task("a")])
         await executor.cancel(["a"], {}, "not wanted")
         await executor.submit([task("b")])
         await executor.submit([task("a")])
-    assert {r.task_id for r in store.unfinished()} == {"b"}
+    assert open_tasks(store) == {"b"}
 
 
 async def test_requests_at_the_same_time_do_not_exceed_the_backlog(store: SqlStore) -> None:
     """Room is taken before anybody waits."""
-    executor = Executor(store, max_backlog=4)
+    executor = Executor(store, Settings(max_backlog=4))
     async with executor.running():
         submits = [executor.submit([task(name)]) for name in "abc"]
         ends = await asyncio.gather(*submits, return_exceptions=True)
@@ -106,31 +128,17 @@ async def test_a_cancel_while_its_submit_is_written_counts(store: SqlStore) -> N
         await executor.cancel(["a"], {}, "not wanted")
         await submit
     assert not executor.scheduler.rollouts
-    assert store.unfinished() == []
-
-
-async def test_a_change_that_is_wrong_in_itself_fails_alone(store: SqlStore) -> None:
-    """The others of its batch are made, and the store goes on."""
-    executor = Executor(store)
-    async with executor.running():
-        await executor.submit([task("a", rollouts=1)])
-        wrong = EndedRollout("a/0", "a", "done", 1, float("nan"), b"")
-        ends = await asyncio.gather(
-            executor.writer.write(EndRollouts([wrong])), executor.submit([task("b")]), return_exceptions=True
-        )
-        assert isinstance(ends[0], IntegrityError)
-        assert not isinstance(ends[1], BaseException)
-    assert {r.task_id for r in store.unfinished()} == {"a", "b"}
+    assert open_tasks(store) == set()
 
 
 async def test_a_cancel_that_overtakes_its_submit_counts(store: SqlStore) -> None:
     """Ids that are not known yet are remembered."""
     executor = Executor(store)
     async with executor.running():
-        assert (await executor.cancel(["a"], {}, "not wanted")).rollouts == 0
+        assert await executor.cancel(["a"], {}, "not wanted") == 0
         await executor.submit([task("a"), task("b")])
     assert {r.task_id for r in executor.scheduler.rollouts.values()} == {"b"}
-    outcomes = {e.rollout_id: e.outcome for e in store.events_after(0, 10) if e.rollout_id}
+    outcomes = {r.rollout_id: r.outcome for r in store.results_after(0, 10)}
     assert outcomes == {"a/0": trajectory_pb2.OUTCOME_CANCELLED, "a/1": trajectory_pb2.OUTCOME_CANCELLED}
 
 
@@ -139,20 +147,87 @@ async def test_a_restarted_executor_goes_on_with_the_attempts_it_had(store: SqlS
     executor = Executor(store)
     async with executor.running():
         await executor.submit([task("a", rollouts=3)])
-        executor.scheduler.register(node(2), [], 0.0)
-        leases = executor.scheduler.dispatch(0.0)
-        started = [StartedAttempt(x.rollout_id, x.attempt, x.lease_id, "n", "1") for x in leases]
-        await executor.writer.write(StartAttempts(started))
-        rollout = executor.scheduler.finish(leases[0].lease_id, "n")
-        assert rollout is not None
-        trajectory = trajectory_pb2.Trajectory(rollout_id="a/0", outcome=trajectory_pb2.OUTCOME_FINISHED)
-        await executor.end([ended(rollout, trajectory, b"")], [rollout])
+        leases = give(executor, 2)
+        end(executor, leases[0].lease_id)
 
     restarted = Executor(store)
     assert set(restarted.scheduler.rollouts) == {"a/1", "a/2"}
     held = [leases[1].lease_id]
     assert restarted.scheduler.register(node(4), held, 0.0).given_up == []
     assert [(lease.rollout_id, lease.attempt) for lease in restarted.scheduler.dispatch(0.0)] == [("a/2", 1)]
+
+
+async def test_stragglers_are_cut_once_enough_of_a_group_is_usable(store: SqlStore) -> None:
+    """Only where the task wants that; what its nodes run is stopped."""
+    executor = Executor(store)
+    stopped: list[tuple[str, str]] = []
+    executor.stop_leases = lambda leases, reason: stopped.extend(leases)
+    wanted = task("a", rollouts=4)
+    wanted.straggler_cutoff.after_usable = 2
+    async with executor.running():
+        await executor.submit([wanted])
+        leases = give(executor, 3)
+        end(executor, leases[0].lease_id)
+        assert len(executor.scheduler.rollouts) == 3
+        end(executor, leases[1].lease_id)
+        assert not executor.scheduler.rollouts
+    assert stopped == [("n", leases[2].lease_id)]
+    results = store.results_after(0, 10)
+    assert sum(r.outcome == trajectory_pb2.OUTCOME_CANCELLED for r in results) == 2
+    assert [r.group_size for r in results] == [0, 0, 0, 4]
+
+
+async def test_dead_letters_go_back_with_fresh_attempts(store: SqlStore) -> None:
+    """Their attempts' numbers go on, their group completes anew, and a second request finds nothing."""
+    executor = Executor(store)
+    letters = DeadLetters(executor)
+    wanted = task("a")
+    wanted.retry.max_attempts = 1
+    async with executor.running():
+        await executor.submit([wanted])
+        for lease in give(executor, 2):
+            dead = executor.scheduler.fail(lease.lease_id, "n", 0.0)
+            assert dead is not None
+            executor.end_here([dead], trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, message_pb2.ErrorPayload())
+        await executor.cancel([], {}, "")  # What was asked for before is on disk now.
+        assert await letters.requeue(["a"], {}) == 2
+        assert await letters.requeue(["a"], {}) == 0
+        leases = give(executor, 2)
+        assert [lease.attempt for lease in leases] == [2, 2]
+        end(executor, *(lease.lease_id for lease in leases))
+    results = store.results_after(0, 10)
+    assert [(r.number, r.outcome, r.group_size) for r in results] == [(3, 1, 0), (4, 1, 2)]
+    assert open_tasks(store) == set()
+
+
+async def test_a_requeued_rollout_survives_a_restart(store: SqlStore) -> None:
+    """With the number of its last attempt."""
+    executor = Executor(store)
+    async with executor.running():
+        await executor.submit([task("a", rollouts=1)])
+        (lease,) = give(executor, 1)
+        rollout = executor.scheduler.rollouts["a/0"]
+        rollout.max_attempts = 1
+        executor.scheduler.fail(lease.lease_id, "n", 0.0)
+        executor.end_here([rollout], trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, message_pb2.ErrorPayload())
+        await executor.cancel([], {}, "")
+        assert await DeadLetters(executor).requeue(["a"], {}) == 1
+    restarted = Executor(store)
+    assert [(lease.rollout_id, lease.attempt) for lease in give(restarted, 1, write=False)] == [("a/0", 2)]
+
+
+async def test_a_queue_has_a_limit_of_its_own(store: SqlStore) -> None:
+    """Others have room still."""
+    executor = Executor(store, Settings(queue_limits={"small": 2}))
+    async with executor.running():
+        small = task("a")
+        small.queue = "small"
+        await executor.submit([small])
+        small.id = "b"
+        with pytest.raises(ResourceExhausted, match="queue small") as refused:
+            await executor.submit([small])
+        assert refused.value.reason == "QUEUE_FULL"
+        await executor.submit([task("c")])
 
 
 async def test_a_caller_that_gives_up_leaves_no_task_unscheduled(

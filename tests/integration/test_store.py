@@ -1,29 +1,33 @@
-"""The store on a real file."""
+"""The store on a real database."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from practicum.common.errors import ConfigError
-from practicum.executor.changes import AddTasks, EndedRollout, EndRollouts, NewTask, StartAttempts, StartedAttempt
+from practicum.executor.batch import Batch
+from practicum.executor.changes import BuryTasks, Consumer, DeadLetter, ForgetConsumer, OpenConsumer, Requeue
+from practicum.executor.cursors import group_cursor, trajectory_cursor
+from practicum.executor.retention import ExpireConsumers, Keep, Prune
+from practicum.executor.rows import AttemptRow, JournalRow, ResultRow, TaskRow
 from practicum.executor.store import SqlStore
-from practicum.v1 import executor_pb2
 
 WRITE_THEN_HANG = """
 import sys, time
-from pathlib import Path
-from practicum.executor.changes import AddTasks, EndedRollout, EndRollouts, NewTask
+sys.path.insert(0, sys.argv[3])
+from test_store import filled
 from practicum.executor.store import SqlStore
-store = SqlStore(Path(sys.argv[1]), durability=sys.argv[2])
-store.commit([AddTasks([NewTask("t", "default", "{}", b"task", ["t/0", "t/1"])])])
-store.commit([EndRollouts([EndedRollout("t/0", "t", "done", 1, 1.0, b"result")])])
+filled(SqlStore(sys.argv[1], durability=sys.argv[2]))
 print("written", flush=True)
 time.sleep(60)
 """
@@ -36,52 +40,150 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
     store.close()
 
 
-def add(store: SqlStore, task_id: str, rollouts: int = 1) -> None:
-    ids = [f"{task_id}/{i}" for i in range(rollouts)]
-    store.commit([AddTasks([NewTask(task_id, "default", "{}", task_id.encode(), ids)])])
+def commit(store: SqlStore, fill: Callable[[Batch], Any]) -> list[Any]:
+    """Writes one batch."""
+
+    async def write() -> list[Any]:
+        batch = Batch()
+        fill(batch)
+        return store.commit(batch)
+
+    return asyncio.run(write())
 
 
-def end(store: SqlStore, *rollout_ids: str, body: bytes = b"result", state: str = "done") -> list[object]:
-    ended = [EndedRollout(r, r.split("/")[0], state, 1, 1.0, body) for r in rollout_ids]
-    return store.commit([EndRollouts(ended)])
+def task_row(number: int, task_id: str, rollouts: int = 1, labels: str = "{}") -> TaskRow:
+    return TaskRow(number, task_id, "default", labels, "", rollouts, 1.0, True, task_id.encode())
 
 
-def test_unfinished_rollouts_come_back_in_order_of_submission(store: SqlStore) -> None:
-    """With the attempts and the leases that were given."""
-    add(store, "b", 2)
-    add(store, "a")
-    store.commit([StartAttempts([StartedAttempt("b/1", 2, "lease", "node", "life")])])
-    end(store, "b/0")
-    rows = [(r.rollout_id, r.attempt, r.lease_id, r.node_id, r.incarnation, r.task) for r in store.unfinished()]
-    assert rows == [("b/1", 2, "lease", "node", "life", b"b"), ("a/0", 0, "", "", "", b"a")]
+def result_row(number: int, task: int, place: int = 0, *, state: str = "done", completes: bool = False) -> ResultRow:
+    return ResultRow(number, task, place, state, 1, "node", 1, 1.0, completes, time.time(), 6)
 
 
-def test_a_rollout_keeps_its_first_result(store: SqlStore) -> None:
-    """One trajectory for each rollout, whoever comes late."""
-    add(store, "t")
-    assert end(store, "t/0", body=b"first") == [["t/0"]]
-    assert end(store, "t/0", body=b"second", state="cancelled") == [[]]
-    assert [e.body for e in store.events_after(0, 10) if e.rollout_id] == [b"first"]
+def filled(store: SqlStore) -> SqlStore:
+    """Task 1 `t` of two rollouts: the first has ended, the second is at work. Task 2 `u` waits."""
+    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 2), task_row(2, "u")]))
+    commit(store, lambda batch: batch.put_attempt(AttemptRow(1, 0, 1, 0, "l0", "node", "life")))
+    commit(store, lambda batch: batch.put_attempt(AttemptRow(1, 1, 2, 1, "l1", "node", "life")))
+    commit(store, lambda batch: batch.end_rollout(result_row(1, 1), b"result"))
+    return store
 
 
-def test_a_group_is_complete_once_its_last_rollout_ended(store: SqlStore) -> None:
-    """The event comes after that rollout's, and names all."""
-    add(store, "t", 2)
-    end(store, "t/1")
-    end(store, "t/0")
-    events = store.events_after(0, 10)
-    assert [e.rollout_id for e in events] == ["t/1", "t/0", ""]
-    assert list(executor_pb2.GroupComplete.FromString(events[-1].body).rollout_ids) == ["t/0", "t/1"]
+def test_what_is_open_comes_back_in_order_of_submission(store: SqlStore) -> None:
+    """With the attempts and the leases that were given, and what ended."""
+    filled(store)
+    assert [(t.task_id, t.rollouts, t.body) for t in store.open_tasks()] == [("t", 2, b"t"), ("u", 1, b"u")]
+    assert [(e.place, e.state, e.number) for e in store.open_tasks()[0].ended] == [(0, "done", 1)]
+    assert store.attempts() == {(1, 1): AttemptRow(1, 1, 2, 1, "l1", "node", "life")}
+    assert store.last_numbers() == (2, 1)
 
 
-def test_events_are_read_from_a_cursor(store: SqlStore) -> None:
-    """In order of completion, a page at a time."""
-    add(store, "t", 5)
-    for index in (3, 1, 4, 0):
-        end(store, f"t/{index}")
-    page = store.events_after(0, 2)
-    rest = store.events_after(page[-1].cursor, 10)
-    assert [e.rollout_id for e in page + rest] == ["t/3", "t/1", "t/4", "t/0"]
+def test_a_batch_that_is_written_twice_is_as_if_written_once(store: SqlStore) -> None:
+    """Nobody knows what came of a commit that was cut off: it is repeated."""
+
+    async def twice() -> None:
+        batch = Batch()
+        batch.add_tasks([task_row(1, "t", 2)])
+        batch.put_attempt(AttemptRow(1, 1, 1, 0, "l", "n", "i"))
+        batch.end_rollout(result_row(1, 1), b"result")
+        batch.messages.append(JournalRow("t/0", 1, "m", b"message"))
+        batch.make(BuryTasks(["x"], time.time() + 60))
+        batch.make(OpenConsumer(Consumer("c", b"", 0)))
+        store.commit(batch)
+        store.commit(batch)
+
+    asyncio.run(twice())
+    assert [r.body for r in store.results_after(0, 10)] == [b"result"]
+    assert store.journal("t/0", 1, 10) == [(1, b"message")]
+    assert list(store.tombstones()) == ["x"]
+
+
+def test_a_closed_task_is_open_no_more(store: SqlStore) -> None:
+    """Its id stays known."""
+    filled(store)
+    commit(store, lambda batch: batch.end_rollout(result_row(2, 1, 1, completes=True), b"second"))
+    assert [t.task_id for t in store.open_tasks()] == ["u"]
+    assert store.attempts() == {}
+    assert store.known_bodies(["t", "x"]) == {"t": b"t"}
+    assert [r.group_size for r in store.results_after(0, 10)] == [0, 2]
+
+
+def test_results_are_read_from_a_cursor(store: SqlStore) -> None:
+    """In order of completion, a page at a time; a group's completion comes after its last trajectory."""
+    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 5)]))
+    for number, place in enumerate((3, 1, 4, 0), start=1):
+        commit(store, lambda batch, n=number, p=place: batch.end_rollout(result_row(n, 1, p), b""))
+    commit(store, lambda batch: batch.end_rollout(result_row(5, 1, 2, completes=True), b""))
+    page = store.results_after(0, 2)
+    rest = store.results_after(trajectory_cursor(page[-1].number), 10)
+    assert [r.rollout_id for r in page] == ["t/3", "t/1"]
+    assert [r.rollout_id for r in rest if r.number > page[-1].number] == ["t/4", "t/0", "t/2"]
+    assert [r.number for r in store.results_after(trajectory_cursor(5), 10)] == [5]
+    assert store.results_after(group_cursor(5), 10) == []
+    assert [r.number for r in store.results_after(0, 10, rollout_ids=["t/0", "t/2", "t/x", "\0", "t/01"])] == [4, 5]
+
+
+def test_sessions_are_known_by_their_rollouts(store: SqlStore) -> None:
+    """And nothing else is."""
+    filled(store)
+    assert [store.knows_session(s) for s in ("t/0", "t/1", "t/2", "t", "", "t/-1", "\0/0")] == [
+        True,
+        True,
+        *[False] * 5,
+    ]
+
+
+def test_a_consumer_keeps_its_first_filter_and_its_position(store: SqlStore) -> None:
+    """Until it is forgotten."""
+    filled(store)
+    opened = [Consumer("c", b"filter", 0), Consumer("c", b"other", 5), Consumer("new", b"", -1)]
+    kept = [commit(store, lambda batch, c=c: batch.make(OpenConsumer(c)))[0] for c in opened]
+    assert kept == [opened[0], opened[0], Consumer("new", b"", group_cursor(1))]
+    commit(store, lambda batch: batch.acks.update({"c": 3}))
+    assert commit(store, lambda batch: batch.make(OpenConsumer(opened[0])))[0].cursor == 3
+    commit(store, lambda batch: batch.make(ForgetConsumer("c")))
+    assert commit(store, lambda batch: batch.make(OpenConsumer(opened[1])))[0] == opened[1]
+
+
+def test_unused_consumers_are_forgotten(store: SqlStore) -> None:
+    """Those with an open stream are not."""
+    for name in ("a", "b"):
+        commit(store, lambda batch, n=name: batch.make(OpenConsumer(Consumer(n, b"", 0))))
+    assert commit(store, lambda batch: batch.make(ExpireConsumers(time.time() - 60, []))) == [[]]
+    assert commit(store, lambda batch: batch.make(ExpireConsumers(time.time() + 60, ["b"]))) == [["a"]]
+
+
+def test_only_what_every_consumer_acked_is_pruned(store: SqlStore) -> None:
+    """By age or by size; nothing while there is no consumer."""
+    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 4)]))
+    for number in range(1, 5):
+        commit(store, lambda batch, n=number: batch.end_rollout(result_row(n, 1, n - 1), b"result"))
+        commit(store, lambda batch, n=number: batch.messages.append(JournalRow(f"t/{n - 1}", 1, "m", b"")))
+    all_stale, half = Prune(Keep(seconds=-1.0)), Prune(Keep(size_bytes=12))
+    assert commit(store, lambda batch: batch.make(all_stale)) == [0]
+    for name, cursor in (("ahead", group_cursor(4)), ("behind", trajectory_cursor(3))):
+        commit(store, lambda batch, n=name, c=cursor: batch.make(OpenConsumer(Consumer(n, b"", c))))
+    assert commit(store, lambda batch: batch.make(half)) == [2]
+    assert commit(store, lambda batch: batch.make(half)) == [0]
+    assert [r.number for r in store.results_after(0, 10)] == [3, 4]
+    assert commit(store, lambda batch: batch.make(all_stale)) == [
+        0
+    ]  # `behind` has its third event, and not what follows.
+    commit(store, lambda batch: batch.acks.update({"behind": group_cursor(3)}))
+    assert commit(store, lambda batch: batch.make(all_stale)) == [1]
+    assert [store.journal(f"t/{place}", 1, 1) != [] for place in range(4)] == [False, False, False, True]
+    assert [e.state for e in store.tasks(["t"])[0].ended] == ["done"] * 4
+
+
+def test_dead_letters_are_taken_back(store: SqlStore) -> None:
+    """Their task is open again, their trajectories are gone, and no result's number is used twice."""
+    filled(store)
+    commit(store, lambda batch: batch.end_rollout(result_row(2, 1, 1, state="dead", completes=True), b"dead"))
+    assert [t.task_id for t in store.tasks_before(10, 10, states=["dead"])] == ["t"]
+    commit(store, lambda batch: batch.make(Requeue([DeadLetter(1, 1, 3, 2)], next_result=2)))
+    assert [t.task_id for t in store.open_tasks()] == ["t", "u"]
+    assert store.attempts() == {(1, 1): AttemptRow(1, 1, 3, 0)}
+    assert [r.body for r in store.results_after(0, 10)] == [b"result"]
+    assert store.last_numbers() == (2, 2)
 
 
 def test_two_executors_on_one_file_are_refused(store: SqlStore, tmp_path: Path) -> None:
@@ -102,11 +204,11 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 def test_kill_9_loses_nothing_that_was_written(tmp_path: Path, durability: str) -> None:
     """The process dies without a chance to close the file."""
     path = tmp_path / "executor.db"
-    command = [sys.executable, "-c", WRITE_THEN_HANG, str(path), durability]
+    command = [sys.executable, "-c", WRITE_THEN_HANG, str(path), durability, str(Path(__file__).parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "written\n"
         os.kill(process.pid, signal.SIGKILL)
     store = SqlStore(path, durability=durability)
-    assert [r.rollout_id for r in store.unfinished()] == ["t/1"]
-    assert [e.body for e in store.events_after(0, 10)] == [b"result"]
+    assert list(store.attempts()) == [(1, 1)]
+    assert [r.body for r in store.results_after(0, 10)] == [b"result"]
     store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import math
 
 from grpc import aio
 
@@ -11,9 +11,10 @@ from practicum.common.background import background
 from practicum.common.config import ServiceParser, run_service, server_config
 from practicum.common.server import serve
 from practicum.executor.consumers import Consumers
-from practicum.executor.core import MAX_BACKLOG, Executor
+from practicum.executor.core import Executor, Settings
 from practicum.executor.dispatch import Dispatcher
 from practicum.executor.dispatch_service import DispatchService
+from practicum.executor.intake import MAX_BACKLOG
 from practicum.executor.service import ExecutorService
 from practicum.executor.store import SqlStore
 from practicum.v1 import dispatch_pb2_grpc, executor_pb2_grpc
@@ -24,12 +25,16 @@ SERVICES = ["practicum.v1.ExecutorService", "practicum.v1.DispatchService"]
 def main() -> None:
     """Parses the command line and runs."""
     parser = ServiceParser("executor", description="Accepts tasks and keeps them durably.", port=50051)
-    parser.add_argument("--database", type=Path, default=Path("executor.db"), help="SQLite file (default: %(default)s)")
+    parser.add_argument(
+        "--database",
+        default="executor.db",
+        help="an SQLite file, or postgresql://user@host/name (default: %(default)s)",
+    )
     parser.add_argument(
         "--durability",
         choices=("full", "process"),
         default="full",
-        help="full: the disk has it; process: survives a kill -9 but not a power cut (default: %(default)s)",
+        help="of SQLite. full: the disk has it; process: survives a kill -9 but not a power cut (default: %(default)s)",
     )
     parser.add_argument(
         "--lease-seconds",
@@ -43,6 +48,14 @@ def main() -> None:
         default=MAX_BACKLOG,
         help="rollouts that may wait or run; more are refused until some end (default: %(default)s)",
     )
+    parser.add_argument(
+        "--queue",
+        action="append",
+        default=[],
+        type=parse_queue,
+        metavar="NAME[:WEIGHT[:LIMIT]]",
+        help="a queue's share within a priority (1 unless given), and how many rollouts may wait or run in it",
+    )
     arguments = parser.parse_args()
     run_service(arguments, run(arguments))
 
@@ -50,7 +63,7 @@ def main() -> None:
 async def run(arguments: argparse.Namespace) -> None:
     """Builds the store, the executor on it, its two doors, and serves."""
     store = SqlStore(arguments.database, durability=arguments.durability)
-    executor = Executor(store, lease_seconds=arguments.lease_seconds, max_backlog=arguments.max_backlog)
+    executor = Executor(store, settings_of(arguments))
     dispatcher, consumers = Dispatcher(executor), Consumers(executor)
 
     def register(server: aio.Server) -> None:
@@ -69,6 +82,26 @@ async def run(arguments: argparse.Namespace) -> None:
             await serve(server_config(arguments), services=SERVICES, register=register, drain=drain)
     finally:
         store.close()
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """What the flags choose."""
+    return Settings(
+        lease_seconds=arguments.lease_seconds,
+        max_backlog=arguments.max_backlog,
+        queue_weights={name: weight for name, weight, _ in arguments.queue},
+        queue_limits={name: limit for name, _, limit in arguments.queue if limit},
+    )
+
+
+def parse_queue(text: str) -> tuple[str, float, int]:
+    """Name, weight and limit of a queue; the limit is 0 when there is none."""
+    name, _, rest = text.partition(":")
+    weight, _, limit = rest.partition(":")
+    parsed = (name, float(weight or 1), int(limit or 0))
+    if not name or not 0 < parsed[1] < math.inf or parsed[2] < 0:
+        raise ValueError(text)
+    return parsed
 
 
 if __name__ == "__main__":

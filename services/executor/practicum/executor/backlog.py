@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from practicum.executor.pending import Requirement
+from practicum.executor.rows import AttemptRow
 from practicum.executor.scheduler import Lease, Rollout, Scheduler, State
-from practicum.executor.store import StoredRollout
-from practicum.v1 import task_pb2
+from practicum.executor.store import StoredTask
+from practicum.v1 import task_pb2, trajectory_pb2
 
 DEFAULT_ATTEMPTS = 3
 DEFAULT_BACKOFF_SECONDS = 0.2
+USABLE = frozenset(
+    (trajectory_pb2.OUTCOME_FINISHED, trajectory_pb2.OUTCOME_MAX_STEPS, trajectory_pb2.OUTCOME_AGENT_ERROR)
+)
+"""Outcomes that a trainer learns from."""
 
 
 @dataclass(slots=True)
@@ -25,35 +30,55 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Backlog:
-    """Open tasks by id; a task leaves when its last rollout ends."""
+class OpenTask:
+    """A task with rollouts that have not ended; kept serialized, which takes the least memory."""
 
-    tasks: dict[str, task_pb2.Task] = field(default_factory=dict)
-    open_rollouts: dict[str, int] = field(default_factory=dict)
+    number: int
+    task_id: str
+    queue: str
+    labels: Mapping[str, str]
+    traceparent: str
+    rollouts: int
+    body: bytes
+    open: int
+    cutoff: int = 0
+    """So many usable rollouts are enough; 0: all are wanted."""
+    usable: int = 0
+
+    @property
+    def task(self) -> task_pb2.Task:
+        """The task itself."""
+        return task_pb2.Task.FromString(self.body)
+
+
+@dataclass(slots=True)
+class Backlog:
+    """Open tasks by id. A task leaves when its last rollout's end is on disk."""
+
+    tasks: dict[str, OpenTask] = field(default_factory=dict)
     queues: dict[str, Counts] = field(default_factory=dict)
 
-    def add(self, task: task_pb2.Task, rollouts: int) -> None:
-        """A task with so many rollouts to come."""
-        self.tasks[task.id] = task
-        self.open_rollouts[task.id] = rollouts
-        self.queues.setdefault(queue_of(task), Counts())
+    def add(self, task: OpenTask) -> None:
+        """A task with rollouts to come."""
+        self.tasks[task.task_id] = task
+        self.queues.setdefault(task.queue, Counts())
 
-    def count(self, rollout: Rollout) -> None:
-        """A rollout ended, or an attempt of it failed (its state is QUEUED again)."""
-        counts = self.queues[queue_of(self.tasks[rollout.task_id])]
+    def count(self, rollout: Rollout) -> bool:
+        """A rollout ended, or an attempt failed (its state is QUEUED). Returns whether it was its group's last."""
+        task = self.tasks[rollout.task_id]
+        counts = self.queues[task.queue]
         match rollout.state:
-            case State.DONE:
-                counts.done += 1
+            case State.QUEUED:
+                counts.retried += 1
+                return False
             case State.CANCELLED:
                 counts.cancelled += 1
             case State.DEAD:
                 counts.dead += 1
             case _:
-                counts.retried += 1
-                return
-        self.open_rollouts[rollout.task_id] -= 1
-        if not self.open_rollouts[rollout.task_id]:
-            del self.tasks[rollout.task_id], self.open_rollouts[rollout.task_id]
+                counts.done += 1
+        task.open -= 1
+        return task.open == 0
 
 
 def queue_of(task: task_pb2.Task) -> str:
@@ -61,43 +86,74 @@ def queue_of(task: task_pb2.Task) -> str:
     return task.queue or "default"
 
 
-def rollout_ids(task: task_pb2.Task) -> list[str]:
+def rollout_ids(task_id: str, rollouts: int) -> list[str]:
     """The ids of a task's rollouts."""
-    return [f"{task.id}/{index}" for index in range(task.rollouts or 1)]
+    return [f"{task_id}/{place}" for place in range(rollouts or 1)]
+
+
+def place_of(rollout: Rollout) -> int:
+    """A rollout's place in its group."""
+    return int(rollout.rollout_id[len(rollout.task_id) + 1 :])
 
 
 def make_rollouts(task: task_pb2.Task, ids: Iterable[str], *, now: float) -> list[Rollout]:
-    """A task's rollouts as the scheduler sees them."""
+    """A task's rollouts as the scheduler sees them; `now` by the monotonic clock."""
     requirement = Requirement(task.agent.kind, frozenset(task.required_node_labels.items()))
     backoff = task.retry.initial_backoff.ToTimedelta().total_seconds() or DEFAULT_BACKOFF_SECONDS
     attempts = task.retry.max_attempts or DEFAULT_ATTEMPTS
+    schedule_by = None
+    if task.limits.HasField("schedule_deadline"):
+        schedule_by = now + task.limits.schedule_deadline.ToTimedelta().total_seconds()
     return [
         Rollout(
             rollout_id,
             task.id,
             requirement,
+            queue=queue_of(task),
             priority=task.priority,
             max_attempts=attempts,
             backoff_seconds=backoff,
+            schedule_by=schedule_by,
             queued_at=now,
         )
         for rollout_id in ids
     ]
 
 
-def recover(backlog: Backlog, scheduler: Scheduler, stored: Sequence[StoredRollout], *, now: float) -> None:
+class Recovery:
     """After a restart: what waited waits again, and what nodes ran stays theirs for as long as a lease lasts."""
-    of_task: dict[str, list[StoredRollout]] = {}
-    for row in stored:
-        of_task.setdefault(row.task_id, []).append(row)
-    for rows in of_task.values():
-        task = task_pb2.Task.FromString(rows[0].task)
-        backlog.add(task, len(rows))
-        for row, rollout in zip(rows, make_rollouts(task, (r.rollout_id for r in rows), now=now), strict=True):
-            rollout.attempt = row.attempt
-            if row.lease_id:
-                expires_at = now + scheduler.lease_seconds
-                lease = Lease(row.lease_id, row.rollout_id, row.node_id, row.attempt, expires_at)
-                scheduler.restore(rollout, lease, row.incarnation)
-            else:
-                scheduler.submit([rollout])
+
+    def __init__(self, backlog: Backlog, scheduler: Scheduler, attempts: Mapping[tuple[int, int], AttemptRow]) -> None:
+        self._backlog = backlog
+        self._scheduler = scheduler
+        self._attempts = attempts
+
+    def run(self, stored: Sequence[StoredTask], *, now: float, wall: float) -> None:
+        """Takes tasks on; `now` by the monotonic clock, `wall` by the other."""
+        for row in stored:
+            task = task_pb2.Task.FromString(row.body)
+            ended = {end.place for end in row.ended}
+            places = [place for place in range(row.rollouts) if place not in ended]
+            self._backlog.add(recovered(row, task, open=len(places)))
+            ids = [f"{row.task_id}/{place}" for place in places]
+            began = now - max(wall - row.submitted_at, 0.0)
+            for place, rollout in zip(places, make_rollouts(task, ids, now=began), strict=True):
+                self._take(rollout, self._attempts.get((row.number, place)), now)
+
+    def _take(self, rollout: Rollout, row: AttemptRow | None, now: float) -> None:
+        if row is not None:
+            rollout.attempt, rollout.failures = row.attempt, row.failures
+        if row is None or not row.lease_id:
+            self._scheduler.submit([rollout])
+            return
+        expires_at = now + self._scheduler.lease_seconds
+        lease = Lease(row.lease_id, rollout.rollout_id, row.node_id, row.attempt, expires_at)
+        self._scheduler.restore(rollout, lease, row.incarnation)
+
+
+def recovered(row: StoredTask, task: task_pb2.Task, *, open: int) -> OpenTask:
+    """A stored task with so many rollouts to come."""
+    usable = sum(end.outcome in USABLE for end in row.ended)
+    cutoff = task.straggler_cutoff.after_usable
+    number, task_id, queue, labels = row.number, row.task_id, row.queue, row.labels
+    return OpenTask(number, task_id, queue, labels, row.traceparent, row.rollouts, row.body, open, cutoff, usable)

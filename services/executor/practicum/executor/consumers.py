@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from practicum.common.errors import Aborted, FailedPrecondition, InvalidArgument, PracticumError, Unavailable
 from practicum.executor.bell import Bell
-from practicum.executor.changes import AckConsumer, Consumer, ForgetConsumer, OpenConsumer
+from practicum.executor.changes import Consumer, ForgetConsumer, OpenConsumer
 from practicum.executor.core import Executor
-from practicum.executor.store import StoredEvent
-from practicum.executor.trajectories import frames, wants
+from practicum.executor.cursors import end_of
+from practicum.executor.results import Result
+from practicum.executor.trajectories import events_of, frames
 from practicum.v1 import executor_pb2
 
 DEFAULT_CREDITS = 64
 PAGE = 256
+# Visible characters and blanks: names are shown to people, and PostgreSQL refuses a NUL.
+NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 
 
 class ConsumerStream:
@@ -26,12 +30,12 @@ class ConsumerStream:
         self._consumer = consumer
         self._wanted = executor_pb2.TrajectoryFilter.FromString(consumer.filter)
         self._position = consumer.cursor
-        self._sent = consumer.cursor
+        self._sent = self._acked = consumer.cursor
         self._credits = credits
         self._error: PracticumError | None = None
         self._ended = False
         self._closing = False
-        self._acked: asyncio.Future[None] | None = None
+        self._kept: asyncio.Future[None] | None = None
 
     def grant(self, credits: int) -> None:
         """Allows so many further events."""
@@ -43,7 +47,11 @@ class ConsumerStream:
         if cursor > self._sent:
             detail = f"cursor {cursor} was acked, and {self._sent} is the last that was sent"
             raise FailedPrecondition(detail, reason="CURSOR_AHEAD")
-        self._acked = self._executor.writer.enqueue(AckConsumer(self._consumer.name, cursor))
+        if cursor > self._acked:
+            self._acked = cursor
+            batch = self._executor.writer.gather()
+            batch.acks[self._consumer.name] = cursor
+            self._kept = batch.done()
 
     def reader_ended(self, error: PracticumError | None) -> None:
         """The consumer closed its side (it gets what is there now), or said something wrong."""
@@ -70,22 +78,54 @@ class ConsumerStream:
                 break
             if not events and not self._ended:
                 await news.wait()
-        if self._acked is not None:
-            await self._acked  # A stream that ends in order leaves its last ack on disk.
+        if self._kept is not None:
+            await self._kept  # A stream that ends in order leaves its last ack on disk.
         if self._error is not None:
             raise self._error
 
-    async def _next_events(self) -> list[StoredEvent]:
-        """The next page with something wanted in it; empty when there is nothing now, or there are no credits."""
+    async def _next_events(self) -> list[executor_pb2.TrajectoryEvent]:
+        """The next events that are wanted; none when there is nothing now, or there are no credits."""
         while self._credits > 0:
-            limit = min(self._credits, PAGE)
-            page = await asyncio.to_thread(self._executor.store.events_after, self._position, limit)
-            if not page:
+            results = await self._next_results(min(self._credits, PAGE))
+            if not results:
                 break
-            self._position = page[-1].cursor
-            if wanted := [event for event in page if wants(self._wanted, event)]:
-                return wanted
+            events = list(events_of(results, self._wanted, after=self._position))
+            allowed = within(events, self._credits)
+            self._position = allowed[-1].cursor if len(allowed) < len(events) else end_of(results[-1].number)
+            if allowed:
+                return allowed
         return []
+
+    async def _next_results(self, limit: int) -> Sequence[Result]:
+        recent = self._executor.recent.after(self._position, limit)
+        if recent is not None:
+            return recent
+        return await asyncio.to_thread(self._executor.store.results_after, self._position, limit)
+
+
+def check_open(request: executor_pb2.OpenConsumer) -> None:
+    """Raises InvalidArgument with every field that is wrong."""
+    wrong = {}
+    if not request.consumer:
+        wrong["open.consumer"] = "is empty; name the consumer, so that its position is kept"
+    elif not NAME.fullmatch(request.consumer):
+        wrong["open.consumer"] = f"must match {NAME.pattern}"
+    if request.credits < 0:
+        wrong["open.credits"] = f"is {request.credits}; give how many events may be sent, or 0 for {DEFAULT_CREDITS}"
+    if request.from_cursor < -1:
+        wrong["open.from_cursor"] = f"is {request.from_cursor}; give a cursor, 0 for the oldest, or -1 for what comes"
+    if wrong:
+        raise InvalidArgument(wrong)
+
+
+def within(events: Sequence[executor_pb2.TrajectoryEvent], credits: int) -> list[executor_pb2.TrajectoryEvent]:
+    """As many of the first events as credits allow; the parts of one trajectory stay together."""
+    allowed = list(events[:credits])
+    for event in events[credits:]:
+        if event.cursor != allowed[-1].cursor:
+            break
+        allowed.append(event)
+    return allowed
 
 
 class Consumers:
@@ -98,11 +138,10 @@ class Consumers:
 
     async def open(self, request: executor_pb2.OpenConsumer) -> ConsumerStream:
         """Opens a consumer's stream where it last acked; an older stream of that name ends."""
-        if not request.consumer:
-            raise InvalidArgument({"open.consumer": "is empty; name the consumer, so that its position is kept"})
+        check_open(request)
         wanted = request.filter.SerializeToString(deterministic=True)
         asked = Consumer(request.consumer, wanted, request.from_cursor)
-        kept: Consumer = await self._executor.writer.write(OpenConsumer(asked))
+        kept: Consumer = await self._executor.writer.make(OpenConsumer(asked))
         if kept.filter != wanted:
             reason = "differs from the filter that this consumer was first opened with; give it another name"
             raise InvalidArgument({"open.filter": reason})
@@ -114,6 +153,11 @@ class Consumers:
             stream.end(stopping())
         return stream
 
+    @property
+    def connected(self) -> Collection[str]:
+        """The names with an open stream."""
+        return self._streams.keys()
+
     def closed(self, name: str, stream: ConsumerStream) -> None:
         """A stream ended."""
         if self._streams.get(name) is stream:
@@ -123,7 +167,7 @@ class Consumers:
         """Drops a consumer and its position."""
         if (stream := self._streams.pop(name, None)) is not None:
             stream.end(Aborted(f"consumer {name} was deleted", reason="CONSUMER_DELETED"))
-        await self._executor.writer.write(ForgetConsumer(name))
+        await self._executor.writer.make(ForgetConsumer(name))
 
     def end_streams(self) -> None:
         """At shutdown: consumers are told to come back."""

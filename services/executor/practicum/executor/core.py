@@ -1,56 +1,79 @@
-"""Joins scheduler and store: what was accepted or ended is on disk before anybody is told."""
+"""Joins scheduler and store: decisions are made in memory at once, and nobody is told before they are on disk."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from practicum.common.background import background
-from practicum.common.errors import AlreadyExists, ResourceExhausted
-from practicum.executor.backlog import Backlog, make_rollouts, queue_of, recover, rollout_ids
+from practicum.executor.backlog import USABLE, Backlog, OpenTask, Recovery, place_of, rollout_ids
 from practicum.executor.bell import Bell
-from practicum.executor.changes import Accepted, AddTasks, BuryTasks, EndedRollout, EndRollouts, NewTask
+from practicum.executor.changes import TOMBSTONE_SECONDS, BuryTasks
+from practicum.executor.intake import MAX_BACKLOG, Intake
 from practicum.executor.journal import Journal
-from practicum.executor.labels import labels_json, matches
-from practicum.executor.outcomes import ended_here
+from practicum.executor.labels import matches
+from practicum.executor.outcomes import Ended, ended_here
+from practicum.executor.results import Recent, Result
+from practicum.executor.rows import ResultRow
 from practicum.executor.scheduler import Rollout, Scheduler
 from practicum.executor.store import SqlStore
-from practicum.executor.validation import MAX_ROLLOUTS, check_tasks
 from practicum.executor.writer import Writer
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
-MAX_BACKLOG = 200_000
+CUT = message_pb2.ErrorPayload(reason="STRAGGLER_CUT", detail="enough rollouts of its group had ended")
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
-    """How many rollouts were cancelled, and what nodes (node id, lease id) have to stop."""
+class Settings:
+    """What whoever runs an executor may choose."""
 
-    rollouts: int
-    leases: Sequence[tuple[str, str]]
+    lease_seconds: float = 30.0
+    max_backlog: int = MAX_BACKLOG
+    queue_weights: Mapping[str, float] | None = None
+    queue_limits: Mapping[str, int] | None = None
 
 
 class Executor:
     """One active executor. Methods are called from one event loop, within `running`."""
 
-    def __init__(self, store: SqlStore, *, lease_seconds: float = 30.0, max_backlog: int = MAX_BACKLOG) -> None:
+    def __init__(self, store: SqlStore, settings: Settings | None = None) -> None:
+        settings = settings or Settings()
+        self.settings = settings
         self.store = store
         self.writer = Writer(store)
         self.journal = Journal(store, self.writer)
         self.backlog = Backlog()
-        self.scheduler = Scheduler(lease_seconds=lease_seconds, new_lease_id=lambda: uuid.uuid4().hex)
-        self.max_backlog = max_backlog
+        self.scheduler = Scheduler(
+            lease_seconds=settings.lease_seconds,
+            new_lease_id=lambda: uuid.uuid4().hex,
+            queue_weights=settings.queue_weights or {},
+        )
         self.work = asyncio.Event()
         """Set when there may be something to give out."""
         self.events = Bell()
-        """Rings when rollouts ended."""
+        """Rings when results are on disk."""
+        self.stop_leases: Callable[[Sequence[tuple[str, str]], str], None] = lambda leases, reason: None
+        """Tells nodes (node id, lease id) to stop, and why."""
+        tasks, results = store.last_numbers()
+        self.recent = Recent(since=results)
+        self.last_result = results
+        self.intake = Intake(
+            store,
+            self.writer,
+            self.backlog,
+            self.scheduler,
+            last_number=tasks,
+            max_backlog=settings.max_backlog,
+            queue_limits=settings.queue_limits,
+        )
+        self._tombstones = store.tombstones()
         self._ending: set[str] = set()
-        self._accepting = 0
-        recover(self.backlog, self.scheduler, store.unfinished(), now=time.monotonic())
+        recovery = Recovery(self.backlog, self.scheduler, store.attempts())
+        recovery.run(store.open_tasks(), now=time.monotonic(), wall=time.time())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -58,119 +81,118 @@ class Executor:
         async with background(self.writer.run(), stop=self.writer.close):
             yield
 
-    async def submit(self, tasks: Sequence[task_pb2.Task], *, request_id: str = "") -> list[task_pb2.Task]:
-        """Accepts tasks durably. Repeats of the same body change nothing. Returns them with their ids."""
-        check_tasks(tasks, max_rollouts=min(MAX_ROLLOUTS, self.max_backlog))
-        named = [with_id(task, request_id, index) for index, task in enumerate(tasks)]
-        # Shielded: a caller that gives up half-way must not leave tasks on disk that nobody schedules.
-        await asyncio.shield(self._accept(named))
-        return named
-
-    async def cancel(self, task_ids: Iterable[str], labels: Mapping[str, str], reason: str) -> Cancelled:
-        """Cancels what has not ended of these tasks, and of those with all these labels."""
-        named, open_tasks = set(task_ids), self.backlog.tasks
-        if unknown := named - open_tasks.keys():
-            # A submit that is being committed is through when this is: its tasks are among the open ones then.
-            await self.writer.write(BuryTasks(sorted(unknown)))
-        found = named & open_tasks.keys()
-        if labels:
-            found |= {task_id for task_id, task in open_tasks.items() if matches(task.labels, labels)}
-        ids = [rollout_id for task_id in sorted(found) for rollout_id in rollout_ids(open_tasks[task_id])]
-        rollouts = self.scheduler.rollouts
-        return await self._cancel([rollouts[rollout_id] for rollout_id in ids if rollout_id in rollouts], reason)
-
-    async def end(self, results: Sequence[EndedRollout], rollouts: Sequence[Rollout]) -> None:
-        """Keeps results of rollouts that the scheduler has let go. Shielded by the writer: it happens in any case."""
-        if not results:
-            return
-        for rollout in rollouts:
-            self.backlog.count(rollout)
-            self._ending.add(rollout.rollout_id)
+    async def submit(
+        self, tasks: Sequence[task_pb2.Task], *, request_id: str = "", traceparent: str = ""
+    ) -> list[tuple[str, list[str]]]:
+        """Accepts tasks durably; repeats of the same body change nothing. Returns their ids and their rollouts'."""
+        new = await self.intake.unknown(tasks, request_id)
+        kept = self.intake.accept(new, traceparent)
+        if early := [task.id for task in new if self._tombstones.get(task.id, 0.0) > time.time()]:
+            self._cancel(early, "cancelled before it was submitted")
         self.work.set()
-        written = self.writer.enqueue(EndRollouts(results))
-        written.add_done_callback(lambda _: self._tell_ended(results))
-        await asyncio.shield(written)
+        await asyncio.shield(kept)
+        return [(task.id, rollout_ids(task.id, task.rollouts)) for task in tasks]
 
-    async def end_here(
-        self, rollouts: Sequence[Rollout], outcome: trajectory_pb2.Outcome.ValueType, error: message_pb2.ErrorPayload
+    async def cancel(self, task_ids: Iterable[str], labels: Mapping[str, str], reason: str) -> int:
+        """Cancels what has not ended of these tasks, and of those with all these labels. Returns how many rollouts."""
+        named, open_tasks = set(task_ids), self.backlog.tasks
+        if labels:
+            named |= {task_id for task_id, task in open_tasks.items() if matches(task.labels, labels)}
+        batch = self.writer.gather()
+        if unknown := sorted(named - open_tasks.keys()):
+            self._bury(unknown)
+        cancelled = self._cancel(sorted(named & open_tasks.keys()), reason)
+        await asyncio.shield(batch.done())
+        return cancelled
+
+    def end(self, ended: Sequence[Ended]) -> None:
+        """Keeps the ends of rollouts that the scheduler has let go; consumers are told once they are on disk."""
+        if not ended:
+            return
+        batch, now, results = self.writer.gather(), time.time(), []
+        for end in ended:
+            task = self.backlog.tasks[end.rollout.task_id]
+            result = self._result(end, task, last=self.backlog.count(end.rollout))
+            results.append(result)
+            batch.end_rollout(result_row(end, result, task, now), end.body)
+            self._ending.add(result.rollout_id)
+        batch.then(lambda: self._kept(results))
+        self.work.set()
+        for end in ended:
+            self._cut_stragglers(end)
+
+    def end_here(
+        self, rollouts: Iterable[Rollout], outcome: trajectory_pb2.Outcome.ValueType, error: message_pb2.ErrorPayload
     ) -> None:
         """Ends rollouts that no node will end."""
         tasks = self.backlog.tasks
-        await self.end([ended_here(r, tasks[r.task_id], outcome, error) for r in rollouts], rollouts)
+        self.end([ended_here(r, tasks[r.task_id].task, outcome, error) for r in rollouts])
 
     def has_open(self, rollout_id: str) -> bool:
         """Whether a rollout waits, runs, or has ended without being on disk yet."""
         return rollout_id in self.scheduler.rollouts or rollout_id in self._ending
 
-    def _tell_ended(self, results: Sequence[EndedRollout]) -> None:
+    def _result(self, end: Ended, task: OpenTask, *, last: bool) -> Result:
+        self.last_result += 1
+        group_size = task.rollouts if last else 0
+        rollout_id = end.rollout.rollout_id
+        number, queue, labels = self.last_result, task.queue, task.labels
+        return Result(number, task.task_id, rollout_id, queue, labels, end.outcome, end.reward, group_size, end.body)
+
+    def _kept(self, results: Sequence[Result]) -> None:
+        self.recent.add(results)
         self._ending.difference_update(result.rollout_id for result in results)
         self.journal.ended(result.rollout_id for result in results)
+        for result in results:
+            if (task := self.backlog.tasks.get(result.task_id)) is not None:
+                self.intake.left(task)
         self.events.ring()
 
-    async def _accept(self, named: Sequence[task_pb2.Task]) -> None:
-        wanted = await self._room_for(named)
-        self._accepting += wanted
-        try:
-            accepted: Accepted = await self.writer.write(AddTasks([new_task(task) for task in named]))
-        finally:
-            self._accepting -= wanted
-        if accepted.conflict:
-            raise AlreadyExists(
-                f"task {accepted.conflict} was submitted before with another body; choose another id",
-                reason="TASK_ID_REUSED",
-                metadata={"task_id": accepted.conflict},
-            )
-        now = time.monotonic()
-        for task in named:
-            if task.id in accepted.new and task.id not in self.backlog.tasks:
-                ids = rollout_ids(task)
-                self.backlog.add(task, len(ids))
-                self.scheduler.submit(make_rollouts(task, ids, now=now))
-        self.work.set()
-        if accepted.cancelled_before:
-            await self.cancel(accepted.cancelled_before, {}, "cancelled before it was submitted")
+    def _cut_stragglers(self, end: Ended) -> None:
+        """Cancels what is left of a group once enough of it is usable, if its task wants that."""
+        task = self.backlog.tasks[end.rollout.task_id]
+        if end.outcome not in USABLE:
+            return
+        task.usable += 1
+        if task.open and task.cutoff and task.usable >= task.cutoff:
+            self._cancel_rollouts(self._open_rollouts(task), CUT)
 
-    async def _cancel(self, rollouts: Sequence[Rollout], reason: str) -> Cancelled:
+    def _cancel(self, task_ids: Iterable[str], reason: str) -> int:
+        rollouts = [r for task_id in task_ids for r in self._open_rollouts(self.backlog.tasks[task_id])]
+        return self._cancel_rollouts(rollouts, message_pb2.ErrorPayload(reason="CANCELLED", detail=reason))
+
+    def _cancel_rollouts(self, rollouts: Sequence[Rollout], error: message_pb2.ErrorPayload) -> int:
         leases = [(r.node_id, r.lease_id) for r in rollouts if r.node_id is not None and r.lease_id is not None]
         cancelled = [rollout for rollout in rollouts if self.scheduler.cancel(rollout.rollout_id) is not None]
-        error = message_pb2.ErrorPayload(reason="CANCELLED", detail=reason)
-        await self.end_here(cancelled, trajectory_pb2.OUTCOME_CANCELLED, error)
-        return Cancelled(len(cancelled), leases)
+        self.end_here(cancelled, trajectory_pb2.OUTCOME_CANCELLED, error)
+        self.writer.gather().then(lambda: self.stop_leases(leases, error.detail))
+        return len(cancelled)
 
-    async def _room_for(self, named: Sequence[task_pb2.Task]) -> int:
-        """How many rollouts a request adds. Raises ResourceExhausted when there is no room for them."""
-        new = [task for task in named if task.id not in self.backlog.tasks]
-        wanted = sum(task.rollouts or 1 for task in new)
-        if self._standing + wanted <= self.max_backlog:
-            return wanted
-        # A repeat of tasks that ended long ago adds nothing.
-        known = await asyncio.to_thread(self.store.known_tasks, [task.id for task in new])
-        wanted = sum(task.rollouts or 1 for task in new if task.id not in known)
-        if wanted and self._standing + wanted > self.max_backlog:
-            raise ResourceExhausted(
-                f"{self._standing} rollouts wait or run, and {self.max_backlog} is the limit; nothing was taken",
-                reason="BACKLOG_FULL",
-                retry_after_seconds=1.0,
-            )
-        return wanted
+    def _open_rollouts(self, task: OpenTask) -> list[Rollout]:
+        found = (self.scheduler.rollouts.get(rollout_id) for rollout_id in rollout_ids(task.task_id, task.rollouts))
+        return [rollout for rollout in found if rollout is not None]
 
-    @property
-    def _standing(self) -> int:
-        """Rollouts that have not ended, and those of requests that are being accepted."""
-        return len(self.scheduler.rollouts) + self._accepting
+    def _bury(self, task_ids: Sequence[str]) -> None:
+        """Remembers cancels of tasks that are not known yet."""
+        now = time.time()
+        until = now + TOMBSTONE_SECONDS
+        self._tombstones = {k: v for k, v in self._tombstones.items() if v > now} | dict.fromkeys(task_ids, until)
+        self.writer.gather().make(BuryTasks(task_ids, until))
 
 
-def with_id(task: task_pb2.Task, request_id: str, index: int) -> task_pb2.Task:
-    """The task with an id: its own, or one that a repeat of the same request gives again."""
-    if task.id:
-        return task
-    named = task_pb2.Task()
-    named.CopyFrom(task)
-    named.id = uuid.uuid5(uuid.NAMESPACE_OID, f"{request_id}/{index}").hex if request_id else uuid.uuid4().hex
-    return named
-
-
-def new_task(task: task_pb2.Task) -> NewTask:
-    """The task as it is kept: bytes that are the same for the same task."""
-    body = task.SerializeToString(deterministic=True)
-    return NewTask(task.id, queue_of(task), labels_json(task.labels), body, rollout_ids(task))
+def result_row(end: Ended, result: Result, task: OpenTask, ended_at: float) -> ResultRow:
+    """The result as it is kept."""
+    rollout = end.rollout
+    return ResultRow(
+        result.number,
+        task.number,
+        place_of(rollout),
+        rollout.state.value,
+        rollout.attempt,
+        rollout.node_id or "",
+        end.outcome,
+        end.reward,
+        bool(result.group_size),
+        ended_at,
+        len(end.body),
+    )

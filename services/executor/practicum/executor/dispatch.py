@@ -10,22 +10,31 @@ from contextlib import suppress
 import structlog
 
 from practicum.common.errors import FailedPrecondition, InvalidArgument, NotFound
-from practicum.executor.changes import EndedRollout, ReleaseAttempts, StartAttempts, StartedAttempt
+from practicum.executor.assignments import Assignments
 from practicum.executor.consumers import stopping
 from practicum.executor.core import Executor
 from practicum.executor.link import NodeLink
 from practicum.executor.nodes import Node
-from practicum.executor.outcomes import ended
-from practicum.executor.scheduler import Lease, Rollout, State
+from practicum.executor.outcomes import Ended
+from practicum.executor.scheduler import Rollout, State
 from practicum.executor.uploads import FailedAttempt, Uploads
 from practicum.v1 import dispatch_pb2, message_pb2, trajectory_pb2
 
 log = structlog.get_logger(__name__)
 
+# So that a lease which is renewed just in time, again and again, never makes the loop spin.
+MIN_SLEEP_SECONDS = 0.005
 LOST = message_pb2.ErrorPayload(
     source=message_pb2.ERROR_SOURCE_NODE,
     reason="LEASE_LOST",
     detail="the node that ran the last attempt was not heard of for as long as its lease lasts",
+)
+
+
+OVERDUE = message_pb2.ErrorPayload(
+    source=message_pb2.ERROR_SOURCE_TASK,
+    reason="SCHEDULE_DEADLINE",
+    detail="no node had room for it before its schedule_deadline",
 )
 
 
@@ -37,21 +46,20 @@ class Dispatcher:
         self._scheduler = executor.scheduler
         self.links: dict[str, NodeLink] = {}
         self.uploads = Uploads(executor.scheduler.leases.__contains__)
-        self._check_at = 0.0
+        self._assignments = Assignments(executor, self.links)
         self._stopping = False
+        executor.stop_leases = self.cancel
 
     async def run(self) -> None:
         """Gives out work as soon as there is some and a node has room, until it is cancelled."""
         while True:
             self._executor.work.clear()
             now = time.monotonic()
-            if now >= self._check_at:
-                await self._check_leases(now)
-            leases = self._scheduler.dispatch(now)
-            if leases:
-                await self._assign(leases)
-            else:
-                await self._wait_for_work()
+            self.give_up(self._scheduler.expire(now), LOST)
+            self._executor.end_here(self._scheduler.overdue(now), trajectory_pb2.OUTCOME_DEADLINE, OVERDUE)
+            self._scheduler.forget_absent(now)
+            self._assignments.give(self._scheduler.dispatch(now))
+            await self._wait_for_work()
 
     def connect(self, register: dispatch_pb2.Register) -> NodeLink:
         """A node dialled in. An older stream of the same node ends."""
@@ -65,7 +73,7 @@ class Dispatcher:
             link.end(stopping())
         return link
 
-    async def register(self, register: dispatch_pb2.Register) -> Sequence[str]:
+    def register(self, register: dispatch_pb2.Register) -> Sequence[str]:
         """Tells the scheduler of a node. Returns the leases that the node has lost."""
         node = Node(
             register.node_id,
@@ -75,7 +83,7 @@ class Dispatcher:
             frozenset(register.labels.items()),
         )
         registration = self._scheduler.register(node, register.held_leases, time.monotonic())
-        await self.give_up(registration.given_up, LOST)
+        self.give_up(registration.given_up, LOST)
         self._executor.work.set()
         log.info("node_connected", node_id=node.node_id, slots=node.slots, agents=sorted(node.agent_kinds))
         return registration.lost_leases
@@ -101,52 +109,43 @@ class Dispatcher:
         own = (m for m in messages if m.session_id in rollouts and rollouts[m.session_id].node_id == link.node_id)
         await self._executor.journal.append(own)
 
-    async def finish(self, link: NodeLink, finished: Sequence[dispatch_pb2.Finished]) -> None:
-        """Keeps results, then acks them. A result whose lease is not the rollout's present one is refused."""
-        own = self._scheduler.nodes[link.node_id].leases
-        lost = [item.lease_id for item in finished if item.lease_id not in own]
-        standing = [item for item in finished if item.lease_id in own]
-        results, rollouts, failures = [], [], []
-        # No await before `end`: what the scheduler has let go has to be on its way to the disk.
-        for item in standing:
+    def finish(self, link: NodeLink, finished: Sequence[dispatch_pb2.Finished]) -> None:
+        """Keeps results, and acks them once they are on disk. What is said of a lease that is lost is refused."""
+        leases, now = self._scheduler.leases, time.monotonic()
+        acked, lost, ended = [], [], []
+        for item in finished:
+            lease = leases.get(item.lease_id)
+            if lease is None or lease.node_id != link.node_id or lease.rollout_id != item.rollout_id:
+                lost.append(item.lease_id)
+                continue
+            acked.append(item.lease_id)
             try:
                 trajectory, body = self.uploads.trajectory_of(item)
             except FailedAttempt as failure:
-                rollout = self._scheduler.fail(item.lease_id, link.node_id, time.monotonic())
-                failures.append((rollout, failure.error))
+                self.give_up(filter(None, [self._scheduler.fail(item.lease_id, link.node_id, now)]), failure.error)
                 continue
-            rollout = self._scheduler.finish(item.lease_id, link.node_id)
-            if rollout is not None:
-                results.append(ended(rollout, trajectory, body))
-                rollouts.append(rollout)
-        await asyncio.shield(self._keep(results, rollouts, failures))
-        acked = [item.lease_id for item in standing]
-        link.tell(dispatch_pb2.ConnectResponse(acked_leases=acked, lost_leases=lost))
+            if (rollout := self._scheduler.finish(item.lease_id, link.node_id)) is not None:
+                ended.append(Ended(rollout, trajectory.outcome, trajectory.reward, body))
+        self._executor.end(ended)
+        answer = dispatch_pb2.ConnectResponse(acked_leases=acked, lost_leases=lost)
+        self._executor.writer.gather().then(lambda: link.tell(answer))
 
-    async def _keep(
-        self,
-        results: Sequence[EndedRollout],
-        rollouts: Sequence[Rollout],
-        failures: Sequence[tuple[Rollout | None, message_pb2.ErrorPayload]],
-    ) -> None:
-        await self._executor.end(results, rollouts)
-        for rollout, error in failures:
-            await self.give_up([rollout] if rollout is not None else [], error)
+    def give_up(self, rollouts: Iterable[Rollout], error: message_pb2.ErrorPayload) -> None:
+        """Attempts that failed: noted when they will be tried again, ended when attempts are used up."""
+        dead = []
+        for rollout in rollouts:
+            if rollout.state is State.DEAD:
+                dead.append(rollout)
+            else:
+                self._executor.backlog.count(rollout)
+                self._assignments.release(rollout)
+            log.info("attempt_failed", rollout_id=rollout.rollout_id, attempt=rollout.attempt, reason=error.reason)
+            self._executor.work.set()
+        self._executor.end_here(dead, trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, error)
 
-    async def give_up(self, rollouts: Sequence[Rollout], error: message_pb2.ErrorPayload) -> None:
-        """Attempts that failed: counted when they will be tried again, ended when attempts are used up."""
-        waiting = [rollout for rollout in rollouts if rollout.state is not State.DEAD]
-        for rollout in waiting:
-            self._executor.backlog.count(rollout)
-        if waiting:
-            self._executor.writer.enqueue(ReleaseAttempts([rollout.rollout_id for rollout in waiting]))
-        dead = [rollout for rollout in rollouts if rollout.state is State.DEAD]
-        await self._executor.end_here(dead, trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, error)
-        self._executor.work.set()
-
-    def cancel(self, rollouts: Iterable[tuple[str, str]], reason: str) -> None:
+    def cancel(self, leases: Iterable[tuple[str, str]], reason: str) -> None:
         """Tells nodes (node id, lease id) to stop."""
-        for node_id, lease_id in rollouts:
+        for node_id, lease_id in leases:
             if (link := self.links.get(node_id)) is not None:
                 cancel = dispatch_pb2.CancelRollout(lease_id=lease_id, reason=reason)
                 link.tell(dispatch_pb2.ConnectResponse(cancels=[cancel]))
@@ -165,40 +164,12 @@ class Dispatcher:
         for link in self.links.values():
             link.end(stopping())
 
-    async def _check_leases(self, now: float) -> None:
-        self._check_at = now + self._scheduler.lease_seconds / 10
-        await self.give_up(self._scheduler.expire(now), LOST)
-        self._scheduler.forget_absent(now)
-
-    async def _assign(self, leases: Sequence[Lease]) -> None:
-        nodes = self._scheduler.nodes
-        started = [
-            StartedAttempt(x.rollout_id, x.attempt, x.lease_id, x.node_id, nodes[x.node_id].incarnation) for x in leases
-        ]
-        await self._executor.writer.write(StartAttempts(started))
-        for lease in leases:
-            if lease.lease_id in self._scheduler.leases and lease.node_id in self.links:
-                assignments = [self._assignment(lease)]
-                self.links[lease.node_id].tell(dispatch_pb2.ConnectResponse(assignments=assignments))
-
-    def _assignment(self, lease: Lease) -> dispatch_pb2.Assignment:
-        rollout = self._scheduler.rollouts[lease.rollout_id]
-        if lease.attempt == 1:
-            self._executor.journal.begin(lease.rollout_id)
-        return dispatch_pb2.Assignment(
-            lease_id=lease.lease_id,
-            rollout_id=lease.rollout_id,
-            group_id=rollout.task_id,
-            attempt=lease.attempt,
-            task=self._executor.backlog.tasks[rollout.task_id],
-        )
-
     async def _wait_for_work(self) -> None:
         """Until somebody says that there is work, or something may be due that nobody will announce."""
-        due = self._scheduler.pending.next_due()
-        timeout = min(self._check_at, self._check_at if due is None else due) - time.monotonic()
+        due = self._scheduler.next_due()
+        timeout = None if due is None else max(due - time.monotonic(), MIN_SLEEP_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(timeout, 0.0)):
+            async with asyncio.timeout(timeout):
                 await self._executor.work.wait()
 
 

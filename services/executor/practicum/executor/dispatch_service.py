@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -37,7 +36,7 @@ class DispatchService(dispatch_pb2_grpc.DispatchServiceServicer):
         link = self._dispatcher.connect(first.register)
         try:
             yield dispatch_pb2.ConnectResponse(registered=self._terms)
-            lost = await self._dispatcher.register(first.register)
+            lost = self._dispatcher.register(first.register)
             link.tell(dispatch_pb2.ConnectResponse(lost_leases=lost))
             async with reading(self._read(link, request_iterator), link.end):
                 async for frame in link.frames():
@@ -55,17 +54,16 @@ class DispatchService(dispatch_pb2_grpc.DispatchServiceServicer):
         return dispatch_pb2.UploadTrajectoryResponse(size_bytes=size)
 
     async def _read(self, link: NodeLink, requests: AsyncIterator[dispatch_pb2.ConnectRequest]) -> None:
-        """Carries out what a node says. Results are kept side by side, so that many share a commit."""
-        async with asyncio.TaskGroup() as tasks:
-            async for request in requests:
-                if request.messages:
-                    await self._dispatcher.record(link, request.messages)
-                if request.HasField("heartbeat"):
-                    self._dispatcher.heartbeat(link, request.heartbeat)
-                if request.draining:
-                    self._dispatcher.drain(link.node_id)
-                if request.finished:
-                    tasks.create_task(self._dispatcher.finish(link, request.finished))
+        """Carries out what a node says."""
+        async for request in requests:
+            if request.messages:
+                await self._dispatcher.record(link, request.messages)
+            if request.HasField("heartbeat"):
+                self._dispatcher.heartbeat(link, request.heartbeat)
+            if request.draining:
+                self._dispatcher.drain(link.node_id)
+            if request.finished:
+                self._dispatcher.finish(link, request.finished)
 
 
 def seconds(value: float) -> Duration:

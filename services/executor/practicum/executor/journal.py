@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
 from practicum.executor.bell import Bell
-from practicum.executor.changes import AppendMessages, JournalEntry
+from practicum.executor.rows import JournalRow
 from practicum.executor.store import SqlStore
 from practicum.executor.writer import Writer
 from practicum.v1 import message_pb2
@@ -40,9 +40,22 @@ class Journal:
         """Puts Messages in line for their sessions' journals, before everything that is written later."""
         messages = list(messages)
         await self._load({m.session_id for m in messages} - self._tails.keys())
-        entries = [entry for message in messages if (entry := self._place(message)) is not None]
-        if entries:
-            self._writer.enqueue(AppendMessages(entries)).add_done_callback(lambda _: self._news.ring())
+        rows = [row for message in messages if (row := self._place(message)) is not None]
+        if rows:
+            batch = self._writer.gather()
+            batch.messages.extend(rows)
+            batch.then(self._news.ring)
+
+    async def read(self, session_id: str, *, max_bytes: int) -> list[message_pb2.Message]:
+        """A session's whole journal; nothing when it is larger."""
+        messages: list[message_pb2.Message] = []
+        left = max_bytes
+        async for page in self.watch(session_id, 1, lambda: False):
+            messages += page
+            left -= sum(message.ByteSize() for message in page)
+            if left < 0:
+                return []
+        return messages
 
     async def watch(
         self, session_id: str, from_sequence: int, running: Callable[[], bool]
@@ -68,19 +81,15 @@ class Journal:
 
     async def _load(self, session_ids: Iterable[str]) -> None:
         """Finds where journals end that an earlier life of this executor began."""
-        missing = list(session_ids)
-        if not missing:
-            return
-        ends = await asyncio.to_thread(self._store.journal_ends, missing)
-        for session_id in missing:
-            known = await asyncio.to_thread(self._store.message_ids, session_id) if session_id in ends else set()
-            self._tails.setdefault(session_id, Tail(ends.get(session_id, 0), known))
+        for session_id in session_ids:
+            known = await asyncio.to_thread(self._store.message_ids, session_id)
+            self._tails.setdefault(session_id, Tail(max(known.values(), default=0), set(known)))
 
-    def _place(self, message: message_pb2.Message) -> JournalEntry | None:
+    def _place(self, message: message_pb2.Message) -> JournalRow | None:
         tail = self._tails.get(message.session_id)
         if tail is None or message.id in tail.message_ids:
             return None
         tail.sequence += 1
         tail.message_ids.add(message.id)
         message.sequence = tail.sequence
-        return JournalEntry(message.session_id, tail.sequence, message.id, message.SerializeToString())
+        return JournalRow(message.session_id, tail.sequence, message.id, message.SerializeToString())

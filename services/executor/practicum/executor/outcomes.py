@@ -1,15 +1,26 @@
-"""Trajectories of rollouts that no node could end: cancelled, out of time, or out of attempts."""
+"""How rollouts ended: as their nodes tell it, or as the executor does when no node could end them."""
 
 from __future__ import annotations
 
-from practicum.executor.changes import EndedRollout
+from dataclasses import dataclass
+
 from practicum.executor.scheduler import Rollout
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A rollout that the scheduler has let go, with its serialized Trajectory."""
+
+    rollout: Rollout
+    outcome: int
+    reward: float
+    body: bytes
+
+
 def ended_here(
     rollout: Rollout, task: task_pb2.Task, outcome: trajectory_pb2.Outcome.ValueType, error: message_pb2.ErrorPayload
-) -> EndedRollout:
+) -> Ended:
     """The rollout's end as the executor tells it, without steps or tokens."""
     trajectory = trajectory_pb2.Trajectory(
         task_id=task.id,
@@ -25,10 +36,4 @@ def ended_here(
         agent=task.agent,
     )
     trajectory.finished_at.GetCurrentTime()
-    return ended(rollout, trajectory, trajectory.SerializeToString())
-
-
-def ended(rollout: Rollout, trajectory: trajectory_pb2.Trajectory, body: bytes) -> EndedRollout:
-    """The rollout's end as its trajectory tells it."""
-    outcome, reward = trajectory.outcome, trajectory.reward
-    return EndedRollout(rollout.rollout_id, rollout.task_id, rollout.state.value, outcome, reward, body)
+    return Ended(rollout, outcome, 0.0, trajectory.SerializeToString())

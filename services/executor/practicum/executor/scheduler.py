@@ -6,7 +6,7 @@ durable and the services carry them out, so every interleaving can be tested wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
@@ -32,7 +32,10 @@ class Rollout:
     rollout_id: str
     task_id: str
     requirement: Requirement
+    queue: str = "default"
     priority: int = 0
+    schedule_by: float | None = None
+    failures: int = 0
     max_attempts: int = 3
     backoff_seconds: float = 0.2
     state: State = State.QUEUED
@@ -41,6 +44,12 @@ class Rollout:
     node_id: str | None = None
     not_before: float = 0.0
     queued_at: float = 0.0
+
+
+@dataclass(slots=True)
+class QueueCounts:
+    queued: int = 0
+    running: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,7 @@ class Scheduler:
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
+    queue_weights: Mapping[str, float] = field(default_factory=dict)
     pending: Pending = field(default_factory=Pending)
     _turns: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -184,6 +194,29 @@ class Scheduler:
         """Gives up leases that were not renewed in time. Returns their rollouts: QUEUED again, or DEAD."""
         late = [lease.lease_id for lease in self.leases.values() if lease.expires_at <= now]
         return [self._give_up(lease_id, now) for lease_id in late]
+
+    def overdue(self, now: float) -> list[Rollout]:
+        return []
+
+    def next_due(self) -> float | None:
+        due = [lease.expires_at for lease in self.leases.values()]
+        if (d := self.pending.next_due()) is not None:
+            due.append(d)
+        return min(due, default=None)
+
+    @property
+    def queues(self) -> dict[str, QueueCounts]:
+        counts: dict[str, QueueCounts] = {}
+        for r in self.rollouts.values():
+            c = counts.setdefault(r.queue, QueueCounts())
+            if r.state is State.RUNNING:
+                c.running += 1
+            else:
+                c.queued += 1
+        return counts
+
+    def oldest(self, queue: str) -> float | None:
+        return min((r.queued_at for r in self.rollouts.values() if r.queue == queue and r.state is State.QUEUED), default=None)
 
     def _next_match(self) -> tuple[Rollout, Node] | None:
         for requirement, rollout_id in self.pending.heads():

@@ -12,13 +12,16 @@ from grpc import aio
 
 from practicum.common.errors import InvalidArgument, NotFound
 from practicum.common.streams import reading
-from practicum.executor.backlog import rollout_ids
 from practicum.executor.consumers import PAGE, Consumers, ConsumerStream
 from practicum.executor.core import Executor
+from practicum.executor.cursors import end_of
+from practicum.executor.dead_letters import DeadLetters
 from practicum.executor.dispatch import Dispatcher
 from practicum.executor.labels import matches
 from practicum.executor.store import StoredTask
-from practicum.executor.trajectories import frames, wants
+from practicum.executor.tracing import traceparent_of
+from practicum.executor.trajectories import frames, meets, of_interest, pieces
+from practicum.executor.validation import TASK_ID, check_ids
 from practicum.executor.views import node_info, queue_stats, task_status
 from practicum.v1 import executor_pb2, executor_pb2_grpc
 
@@ -35,22 +38,26 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self._executor = executor
         self._dispatcher = dispatcher
         self._consumers = consumers
+        self._dead_letters = DeadLetters(executor)
 
     async def SubmitTasks(
         self, request: executor_pb2.SubmitTasksRequest, context: Context
     ) -> executor_pb2.SubmitTasksResponse:
         """Accepts tasks."""
-        tasks = await self._executor.submit(request.tasks, request_id=request.request_id)
+        accepted = await self._executor.submit(
+            request.tasks, request_id=request.request_id, traceparent=traceparent_of(context)
+        )
         return executor_pb2.SubmitTasksResponse(
-            tasks=[executor_pb2.SubmittedTask(task_id=task.id, rollout_ids=rollout_ids(task)) for task in tasks]
+            tasks=[executor_pb2.SubmittedTask(task_id=task_id, rollout_ids=ids) for task_id, ids in accepted]
         )
 
     async def GetTask(self, request: executor_pb2.GetTaskRequest, context: Context) -> executor_pb2.GetTaskResponse:
         """Tells how a task stands."""
-        stored = await asyncio.to_thread(self._executor.store.task, request.task_id)
-        if stored is None:
+        known = bool(TASK_ID.fullmatch(request.task_id))
+        stored = await asyncio.to_thread(self._executor.store.tasks, [request.task_id]) if known else []
+        if not stored:
             raise NotFound(f"no task {request.task_id!r} was submitted", reason="TASK_UNKNOWN")
-        return executor_pb2.GetTaskResponse(status=task_status(self._executor, stored))
+        return executor_pb2.GetTaskResponse(status=task_status(self._executor, stored[0]))
 
     async def ListTasks(
         self, request: executor_pb2.ListTasksRequest, context: Context
@@ -72,9 +79,17 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self, request: executor_pb2.CancelTasksRequest, context: Context
     ) -> executor_pb2.CancelTasksResponse:
         """Cancels what has not ended."""
+        check_ids(request.task_ids)
         cancelled = await self._executor.cancel(request.task_ids, request.labels, request.reason)
-        self._dispatcher.cancel(cancelled.leases, request.reason)
-        return executor_pb2.CancelTasksResponse(cancelled_rollouts=cancelled.rollouts)
+        return executor_pb2.CancelTasksResponse(cancelled_rollouts=cancelled)
+
+    async def RequeueTasks(
+        self, request: executor_pb2.RequeueTasksRequest, context: Context
+    ) -> executor_pb2.RequeueTasksResponse:
+        """Puts dead letters back."""
+        check_ids(request.task_ids)
+        requeued = await self._dead_letters.requeue(request.task_ids, request.labels)
+        return executor_pb2.RequeueTasksResponse(requeued_rollouts=requeued)
 
     async def StreamTrajectories(
         self, request_iterator: AsyncIterator[executor_pb2.StreamTrajectoriesRequest], context: Context
@@ -98,11 +113,11 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         if request.limit < 0:
             raise InvalidArgument({"limit": "is negative; give 0 for all"})
         cursor, left, ids = 0, request.limit or LAST_NUMBER, list(request.rollout_ids)
-        read = partial(self._executor.store.events_after, rollout_ids=ids)
+        read = partial(self._executor.store.results_after, rollout_ids=ids)
         while left and (page := await asyncio.to_thread(read, cursor, min(PAGE, left))):
-            cursor = page[-1].cursor
-            found = [event for event in page if event.rollout_id and wants(request.filter, event)]
-            for frame in frames(found):
+            cursor = end_of(page[-1].number)
+            found = [result for result in page if of_interest(request.filter, result) and meets(request.filter, result)]
+            for frame in frames(piece for result in found for piece in pieces(result)):
                 yield executor_pb2.QueryTrajectoriesResponse(events=frame)
             left -= len(found)
 

@@ -1,125 +1,136 @@
-"""What the executor remembers, in one SQLite file: tasks, rollouts, journals, trajectories, consumers.
+"""What the executor remembers: tasks, attempts, results, trajectories, journals, consumers.
 
-Methods block: call them in a thread. Only `commit` writes, and only one process may have the file open.
+Methods block: call them in a thread. Only `commit` writes, and only the active executor may.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, create_engine, event, func, select
-from sqlalchemy.engine import Engine, Row
+from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DatabaseError
 
 from practicum.common.errors import ConfigError
-from practicum.executor.changes import Change
-from practicum.executor.tables import EVENTS, JOURNAL, METADATA, ROLLOUTS, TASKS
+from practicum.executor.batch import Batch
+from practicum.executor.cursors import first_after
+from practicum.executor.engine import lock_file, open_engine, parse_url
+from practicum.executor.results import Result
+from practicum.executor.rows import AttemptRow
+from practicum.executor.statements import Statements
+from practicum.executor.tables import ATTEMPTS, COUNTERS, JOURNAL, METADATA, RESULTS, TASKS, TOMBSTONES, TRAJECTORIES
+
+PLACE = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRollout:
-    """A rollout that had not ended when the executor stopped, with its serialized Task."""
+class StoredEnd(NamedTuple):
+    """What came of a rollout."""
 
-    rollout_id: str
-    task_id: str
+    place: int
+    state: str
     attempt: int
-    lease_id: str
     node_id: str
-    incarnation: str
-    task: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """Something that consumers are told: a serialized Trajectory, or a GroupComplete (`rollout_id` empty)."""
-
-    cursor: int
-    rollout_id: str
-    queue: str
-    labels: Mapping[str, str]
     outcome: int
-    reward: float
-    body: bytes
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
-    """A task with how its rollouts stand (id, state, attempt, node, outcome)."""
+    """A task with what came of its rollouts that ended."""
 
     number: int
-    body: bytes
+    task_id: str
+    queue: str
     labels: Mapping[str, str]
+    traceparent: str
+    rollouts: int
     submitted_at: float
-    rollouts: Sequence[tuple[str, str, int, str, int]]
+    body: bytes
+    ended: Sequence[StoredEnd]
 
 
 class SqlStore:
-    """The store over SQLAlchemy Core."""
+    """The store over SQLAlchemy, in an SQLite file or in PostgreSQL."""
 
-    def __init__(self, path: Path, *, durability: str = "full") -> None:
-        """Opens or makes the file. `durability`: `full` (the disk has it) or `process` (a kill -9 loses nothing)."""
-        self._lock = lock(path)
-        self._engine: Engine = create_engine(f"sqlite:///{path}")
-        synchronous = {"full": "FULL", "process": "NORMAL"}[durability]
-
-        @event.listens_for(self._engine, "connect")
-        def configure(connection, record) -> None:  # type: ignore[no-untyped-def]
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(f"PRAGMA synchronous={synchronous}")
-
+    def __init__(self, database: str | Path, *, durability: str = "full") -> None:
+        """Opens or makes it. `database`: a path, or PostgreSQL's URL. `durability`: see `open_engine`."""
+        url = parse_url(str(database))
+        sqlite = url.get_backend_name() == "sqlite"
+        self._lock = lock_file(Path(str(url.database))) if sqlite else None
+        self._engine = open_engine(url, durability)
+        self._statements = Statements(self._engine.dialect)
+        self.fence: Callable[[Connection], None] = lambda connection: None
+        """Runs first in each transaction that writes, and refuses it when another executor leads."""
         try:
             METADATA.create_all(self._engine)
         except DatabaseError as error:
             self.close()
-            raise ConfigError(f"--database {path}: {error.orig}; give another file, or move this one away") from error
+            shown = url.render_as_string()
+            raise ConfigError(f"--database {shown}: {error.orig}; give another, or move this one away") from error
 
-    def commit(self, changes: Iterable[Change]) -> list[object]:
-        """Makes changes in one transaction, and returns what came of each after they are on disk."""
+    def commit(self, batch: Batch) -> list[Any]:
+        """Writes a batch in one transaction. Returns what came of its changes after it is durable."""
         with self._engine.begin() as connection:
-            return [change.apply(connection) for change in changes]
+            self.fence(connection)
+            return batch.write(connection, self._statements)
 
-    def unfinished(self) -> list[StoredRollout]:
-        """What has to be scheduled again after a restart, in order of submission."""
-        columns = ("rollout_id", "task_id", "attempt", "lease_id", "node_id", "incarnation")
-        query = (
-            select(*(ROLLOUTS.c[name] for name in columns), TASKS.c.body)
-            .join(TASKS, TASKS.c.task_id == ROLLOUTS.c.task_id)
-            .where(ROLLOUTS.c.state == "open")
-            .order_by(ROLLOUTS.c.number)
-        )
-        return [StoredRollout(*tuple(row)) for row in self._rows(query)]
+    def open_tasks(self) -> list[StoredTask]:
+        """Tasks that have not ended, in order of submission."""
+        return self._tasks(select(TASKS).where(TASKS.c.open).order_by(TASKS.c.number))
 
-    def events_after(self, cursor: int, limit: int, *, rollout_ids: Sequence[str] = ()) -> list[StoredEvent]:
-        """Events after a cursor, in order of completion; only of these rollouts when some are given."""
+    def attempts(self) -> dict[tuple[int, int], AttemptRow]:
+        """How far the rollouts are that began and have not ended, by task's number and place."""
+        return {(row.task_number, row.place): AttemptRow(*tuple(row)) for row in self._rows(select(ATTEMPTS))}
+
+    def last_numbers(self) -> tuple[int, int]:
+        """The highest number that a task had, and a result."""
+        (tasks,) = self._rows(select(func.coalesce(func.max(TASKS.c.number), 0)))[0]
+        (results,) = self._rows(select(func.coalesce(func.max(RESULTS.c.number), 0)))[0]
+        kept = self._rows(select(COUNTERS.c.value).where(COUNTERS.c.name == "results"))
+        return tasks, max([results, *(row.value for row in kept)])
+
+    def tombstones(self) -> dict[str, float]:
+        """Tasks that were cancelled before they were submitted, with when that is forgotten."""
+        query = select(TOMBSTONES).where(TOMBSTONES.c.expires_at > time.time())
+        return {row.task_id: row.expires_at for row in self._rows(query)}
+
+    def results_after(self, cursor: int, limit: int, *, rollout_ids: Sequence[str] = ()) -> list[Result]:
+        """Results of which something comes after a cursor, in order of completion; only of these rollouts if given."""
+        tables = RESULTS.join(TASKS, TASKS.c.number == RESULTS.c.task_number)
+        columns = (RESULTS, TASKS.c.task_id, TASKS.c.queue, TASKS.c.labels_json, TASKS.c.rollouts, TRAJECTORIES.c.body)
         query = (
-            select(EVENTS, TASKS.c.queue, TASKS.c.labels_json)
-            .join(TASKS, TASKS.c.task_id == EVENTS.c.task_id)
-            .where(EVENTS.c.cursor > cursor)
-            .order_by(EVENTS.c.cursor)
+            select(*columns)
+            .select_from(tables.join(TRAJECTORIES, TRAJECTORIES.c.number == RESULTS.c.number))
+            .where(RESULTS.c.number >= first_after(cursor))
+            .order_by(RESULTS.c.number)
             .limit(limit)
         )
         if rollout_ids:
-            query = query.where(EVENTS.c.rollout_id.in_(rollout_ids))
-        return [stored_event(row) for row in self._rows(query)]
+            query = query.where(tuple_(TASKS.c.task_id, RESULTS.c.place).in_(split(rollout_ids)))
+        return [result_of(row) for row in self._rows(query)]
 
-    def known_tasks(self, task_ids: Sequence[str]) -> set[str]:
-        """Those of these tasks that were ever accepted."""
-        return {row.task_id for row in self._rows(select(TASKS.c.task_id).where(TASKS.c.task_id.in_(task_ids)))}
+    def known_bodies(self, task_ids: Sequence[str]) -> dict[str, bytes]:
+        """The serialized Tasks of those ids that were ever accepted."""
+        query = select(TASKS.c.task_id, TASKS.c.body).where(TASKS.c.task_id.in_(task_ids))
+        return {row.task_id: row.body for row in self._rows(query)}
 
-    def task(self, task_id: str) -> StoredTask | None:
-        """One task."""
-        rows = self._rows(select(TASKS).where(TASKS.c.task_id == task_id))
-        return self._with_rollouts(rows)[0] if rows else None
+    def tasks(self, task_ids: Sequence[str]) -> list[StoredTask]:
+        """Those of these tasks that are known, in order of submission."""
+        return self._tasks(select(TASKS).where(TASKS.c.task_id.in_(task_ids)).order_by(TASKS.c.number))
 
-    def tasks_before(self, number: int, limit: int) -> list[StoredTask]:
-        """Tasks submitted before one, newest first."""
+    def tasks_before(self, number: int, limit: int, *, states: Sequence[str] = ()) -> list[StoredTask]:
+        """Tasks submitted before one, newest first; only those with a rollout that ended so, if states are given."""
         query = select(TASKS).where(TASKS.c.number < number).order_by(TASKS.c.number.desc()).limit(limit)
-        return self._with_rollouts(self._rows(query))
+        if states:
+            of_state = select(RESULTS.c.task_number).where(RESULTS.c.state.in_(states))
+            query = query.where(TASKS.c.number.in_(of_state))
+        return self._tasks(query)
 
     def journal(self, session_id: str, from_sequence: int, limit: int) -> list[tuple[int, bytes]]:
         """Messages (sequence, serialized) of a session from a place on."""
@@ -131,58 +142,64 @@ class SqlStore:
         )
         return [(row.sequence, row.body) for row in self._rows(query)]
 
-    def journal_ends(self, session_ids: Sequence[str]) -> dict[str, int]:
-        """The last sequence of each session that has a journal."""
-        query = select(JOURNAL.c.session_id, func.max(JOURNAL.c.sequence).label("end"))
-        rows = self._rows(query.where(JOURNAL.c.session_id.in_(session_ids)).group_by(JOURNAL.c.session_id))
-        return {row.session_id: row.end for row in rows}
-
-    def message_ids(self, session_id: str) -> set[str]:
-        """The ids of a session's messages."""
-        query = select(JOURNAL.c.message_id).where(JOURNAL.c.session_id == session_id)
-        return {row.message_id for row in self._rows(query)}
+    def message_ids(self, session_id: str) -> dict[str, int]:
+        """The messages of a session: id to sequence, in order."""
+        query = select(JOURNAL.c.message_id, JOURNAL.c.sequence).where(JOURNAL.c.session_id == session_id)
+        return {row.message_id: row.sequence for row in self._rows(query.order_by(JOURNAL.c.sequence))}
 
     def knows_session(self, session_id: str) -> bool:
         """Whether there is or was such a rollout."""
-        return bool(self._rows(select(ROLLOUTS.c.number).where(ROLLOUTS.c.rollout_id == session_id)))
+        ((task_id, place),) = split([session_id])
+        rows = self._rows(select(TASKS.c.rollouts).where(TASKS.c.task_id == task_id))
+        return bool(rows) and 0 <= place < rows[0].rollouts
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes it."""
         self._engine.dispose()
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
-    def _rows(self, query: Select[Any]) -> list[Row[Any]]:
+    def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         with self._engine.connect() as connection:
-            return list(connection.execute(query))
+            return connection.execute(query).all()
 
-    def _with_rollouts(self, rows: Sequence[Row[Any]]) -> list[StoredTask]:
-        ids = [row.task_id for row in rows]
-        query = select(ROLLOUTS).where(ROLLOUTS.c.task_id.in_(ids)).order_by(ROLLOUTS.c.number)
-        of: dict[str, list[tuple[str, str, int, str, int]]] = {task_id: [] for task_id in ids}
-        for r in self._rows(query):
-            of[r.task_id].append((r.rollout_id, r.state, r.attempt, r.node_id, r.outcome))
+    def _tasks(self, query: Select[Any]) -> list[StoredTask]:
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+            ended: dict[int, list[StoredEnd]] = {row.number: [] for row in rows}
+            of = select(RESULTS).where(RESULTS.c.task_number.in_(query.with_only_columns(TASKS.c.number)))
+            for r in connection.execute(of):
+                end = StoredEnd(r.place, r.state, r.attempt, r.node_id, r.outcome, r.number)
+                ended[r.task_number].append(end)
         return [
-            StoredTask(row.number, row.body, json.loads(row.labels_json), row.submitted_at, of[row.task_id])
+            StoredTask(
+                row.number,
+                row.task_id,
+                row.queue,
+                json.loads(row.labels_json),
+                row.traceparent,
+                row.rollouts,
+                row.submitted_at,
+                row.body,
+                ended[row.number],
+            )
             for row in rows
         ]
 
 
-def stored_event(row: Row[Any]) -> StoredEvent:
-    """An event from its row."""
+def result_of(row: Row[Any]) -> Result:
+    """A result from its row."""
     labels = json.loads(row.labels_json)
-    return StoredEvent(row.cursor, row.rollout_id or "", row.queue, labels, row.outcome, row.reward, row.body)
+    group_size = row.rollouts if row.completes else 0
+    rollout_id = f"{row.task_id}/{row.place}"
+    return Result(row.number, row.task_id, rollout_id, row.queue, labels, row.outcome, row.reward, group_size, row.body)
 
 
-def lock(path: Path) -> Any:
-    """Holds a lock beside the file: two executors on one store would both give out its work."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = path.with_name(path.name + ".lock").open("w")
-    except OSError as error:
-        raise ConfigError(f"--database {path}: {error.strerror or error}; give a file in a folder of yours") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        handle.close()
-        raise ConfigError(f"--database {path}: another executor has it open; stop that one, or give another") from error
-    return handle
+def split(rollout_ids: Sequence[str]) -> list[tuple[str, int]]:
+    """Task's id and place of rollouts; what is no rollout's id becomes one that nobody has."""
+    found = []
+    for rollout_id in rollout_ids:
+        task_id, _, place = rollout_id.rpartition("/")
+        known = PLACE.fullmatch(place) and "\0" not in task_id  # PostgreSQL refuses text with a NUL.
+        found.append((task_id, int(place)) if known else ("", -1))
+    return found

@@ -26,6 +26,15 @@ def check_tasks(tasks: Sequence[task_pb2.Task], *, max_rollouts: int = MAX_ROLLO
         raise InvalidArgument(wrong)
 
 
+def check_ids(task_ids: Sequence[str]) -> None:
+    """Raises InvalidArgument with every id that no task can have."""
+    wrong = {
+        f"task_ids[{i}]": f"must match {TASK_ID.pattern}" for i, t in enumerate(task_ids) if not TASK_ID.fullmatch(t)
+    }
+    if wrong:
+        raise InvalidArgument(wrong)
+
+
 def faults(task: task_pb2.Task, max_rollouts: int) -> list[tuple[str, str]]:
     """The fields of a task that are wrong, with what is wrong."""
     found = []

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import cast
 
-from practicum.executor.backlog import queue_of
+from practicum.executor.backlog import Counts, rollout_ids
 from practicum.executor.core import Executor
 from practicum.executor.nodes import Node
 from practicum.executor.scheduler import State
-from practicum.executor.store import StoredTask
+from practicum.executor.store import StoredEnd, StoredTask
 from practicum.v1 import executor_pb2, task_pb2, trajectory_pb2
 
 ENDED = {
@@ -25,42 +25,61 @@ def task_status(executor: Executor, stored: StoredTask) -> executor_pb2.TaskStat
     task.ClearField("scoring")
     status = executor_pb2.TaskStatus(task=task)
     status.submitted_at.FromNanoseconds(int(stored.submitted_at * 1e9))
-    for rollout_id, state, attempt, node_id, outcome in stored.rollouts:
-        status.rollouts.add(
-            rollout_id=rollout_id,
-            state=ENDED.get(state) or open_state(executor, rollout_id),
-            attempt=attempt,
-            node_id=node_id,
-            outcome=cast("trajectory_pb2.Outcome.ValueType", outcome),
-        )
+    ended = {end.place: end for end in stored.ended}
+    for place, rollout_id in enumerate(rollout_ids(stored.task_id, stored.rollouts)):
+        if place in ended:
+            status.rollouts.append(ended_status(rollout_id, ended[place]))
+        else:
+            status.rollouts.append(open_status(executor, rollout_id))
     return status
 
 
-def open_state(executor: Executor, rollout_id: str) -> executor_pb2.RolloutState.ValueType:
+def ended_status(rollout_id: str, end: StoredEnd) -> executor_pb2.RolloutStatus:
+    """How a rollout ended."""
+    return executor_pb2.RolloutStatus(
+        rollout_id=rollout_id,
+        state=ENDED[end.state],
+        attempt=end.attempt,
+        node_id=end.node_id,
+        outcome=cast("trajectory_pb2.Outcome.ValueType", end.outcome),
+    )
+
+
+def open_status(executor: Executor, rollout_id: str) -> executor_pb2.RolloutStatus:
     """Whether a rollout that has not ended waits or runs."""
+    status = executor_pb2.RolloutStatus(rollout_id=rollout_id, state=executor_pb2.ROLLOUT_STATE_RUNNING)
     rollout = executor.scheduler.rollouts.get(rollout_id)
-    running = rollout is None or rollout.state is State.RUNNING  # None: it has ended, and is not on disk yet.
-    return executor_pb2.ROLLOUT_STATE_RUNNING if running else executor_pb2.ROLLOUT_STATE_QUEUED
+    if rollout is None:  # It has ended, and was not on disk yet when the task was read.
+        return status
+    status.attempt, status.node_id = rollout.attempt, rollout.node_id or ""
+    if rollout.state is not State.RUNNING:
+        status.state = executor_pb2.ROLLOUT_STATE_QUEUED
+    return status
 
 
 def queue_stats(executor: Executor) -> list[executor_pb2.QueueStats]:
     """Counts of each queue, by name."""
-    now = time.monotonic()
-    stats = {
-        name: executor_pb2.QueueStats(queue=name, done=c.done, cancelled=c.cancelled, dead=c.dead, retried=c.retried)
-        for name, c in executor.backlog.queues.items()
-    }
-    oldest: dict[str, float] = {}
-    for rollout in executor.scheduler.rollouts.values():
-        queue = queue_of(executor.backlog.tasks[rollout.task_id])
-        if rollout.state is State.RUNNING:
-            stats[queue].running += 1
-        else:
-            stats[queue].queued += 1
-            oldest[queue] = max(oldest.get(queue, 0.0), now - rollout.queued_at)
-    for queue, age in oldest.items():
-        stats[queue].oldest_age.FromNanoseconds(int(age * 1e9))
-    return [stats[name] for name in sorted(stats)]
+    return [stats_of(executor, name, counts) for name, counts in sorted(executor.backlog.queues.items())]
+
+
+def stats_of(executor: Executor, name: str, counts: Counts) -> executor_pb2.QueueStats:
+    """Counts of one queue."""
+    settings, now = executor.settings, executor.scheduler.queues.get(name)
+    stats = executor_pb2.QueueStats(
+        queue=name,
+        done=counts.done,
+        cancelled=counts.cancelled,
+        dead=counts.dead,
+        retried=counts.retried,
+        weight=(settings.queue_weights or {}).get(name, 1.0),
+        max_backlog=(settings.queue_limits or {}).get(name, 0),
+    )
+    if now is not None:
+        stats.queued, stats.running = now.queued, now.running
+        oldest = executor.scheduler.oldest(name)
+        if oldest is not None:
+            stats.oldest_age.FromNanoseconds(int((time.monotonic() - oldest) * 1e9))
+    return stats
 
 
 def node_info(node: Node) -> executor_pb2.NodeInfo:

@@ -1,0 +1,73 @@
+"""Gives rollouts to nodes: each attempt is on disk before its node hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from practicum.executor.backlog import place_of
+from practicum.executor.core import Executor
+from practicum.executor.link import NodeLink
+from practicum.executor.rows import AttemptRow
+from practicum.executor.scheduler import Lease, Rollout
+from practicum.v1 import dispatch_pb2, message_pb2
+
+MAX_JOURNAL_BYTES = 2 * 1024 * 1024
+
+
+class Assignments:
+    """Attempts on their way to nodes. Numbers of attempts never repeat, and leases outlive a restart."""
+
+    def __init__(self, executor: Executor, links: Mapping[str, NodeLink]) -> None:
+        self._executor = executor
+        self._scheduler = executor.scheduler
+        self._links = links
+        self._resuming: set[asyncio.Task[None]] = set()
+
+    def give(self, leases: Sequence[Lease]) -> None:
+        """Notes attempts, and tells their nodes once that is on disk."""
+        if not leases:
+            return
+        batch, scheduler = self._executor.writer.gather(), self._scheduler
+        for lease in leases:
+            rollout, node = scheduler.rollouts[lease.rollout_id], scheduler.nodes[lease.node_id]
+            number, place = self._executor.backlog.tasks[rollout.task_id].number, place_of(rollout)
+            holder = (lease.lease_id, lease.node_id, node.incarnation)
+            batch.put_attempt(AttemptRow(number, place, lease.attempt, rollout.failures, *holder))
+        batch.then(lambda: self._tell(leases))
+
+    def release(self, rollout: Rollout) -> None:
+        """Notes that a rollout waits again: after a restart no node is believed to run it."""
+        task = self._executor.backlog.tasks[rollout.task_id]
+        row = AttemptRow(task.number, place_of(rollout), rollout.attempt, rollout.failures)
+        self._executor.writer.gather().put_attempt(row)
+
+    def _tell(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            if lease.attempt == 1:
+                self._executor.journal.begin(lease.rollout_id)
+                self._send(lease, [])
+            else:
+                task = asyncio.create_task(self._send_with_journal(lease))
+                self._resuming.add(task)
+                task.add_done_callback(self._resuming.discard)
+
+    async def _send_with_journal(self, lease: Lease) -> None:
+        """A further attempt is told what was said before."""
+        self._send(lease, await self._executor.journal.read(lease.rollout_id, max_bytes=MAX_JOURNAL_BYTES))
+
+    def _send(self, lease: Lease, journal: Sequence[message_pb2.Message]) -> None:
+        link = self._links.get(lease.node_id)
+        if link is None or lease.lease_id not in self._scheduler.leases:
+            return
+        task = self._executor.backlog.tasks[self._scheduler.rollouts[lease.rollout_id].task_id]
+        assignment = dispatch_pb2.Assignment(
+            lease_id=lease.lease_id,
+            rollout_id=lease.rollout_id,
+            group_id=task.task_id,
+            attempt=lease.attempt,
+            task=task.task,
+            journal=journal,
+            traceparent=task.traceparent,
+        )
+        link.tell(dispatch_pb2.ConnectResponse(assignments=[assignment]))

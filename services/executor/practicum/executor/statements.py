@@ -1,0 +1,60 @@
+"""The statements of the hot path, compiled once for a database: many rows of tuples for each execution.
+
+Measured with SQLite and 256 rows of nine columns: 3 µs a row so, 6.5 µs through the expression language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import BindParameter, Table, bindparam, delete, false, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.sql import ClauseElement
+
+from practicum.executor.tables import ATTEMPTS, CONSUMERS, JOURNAL, RESULTS, TASKS, TRAJECTORIES
+
+INSERTS: Mapping[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+
+
+class Statements:
+    """What a batch writes. Repeating a batch changes nothing: nobody knows what came of a commit that was cut off."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self.add_tasks = self._insert(TASKS)
+        self.add_results = self._insert(RESULTS)
+        self.add_trajectories = self._insert(TRAJECTORIES)
+        self.add_messages = self._insert(JOURNAL)
+        self.put_attempts = self._upsert(ATTEMPTS)
+        of_place = ATTEMPTS.c.task_number == parameter("task_number"), ATTEMPTS.c.place == parameter("place")
+        self.drop_attempts = self._text(delete(ATTEMPTS).where(*of_place))
+        self.close_tasks = self._text(update(TASKS).where(TASKS.c.number == parameter("of")).values(open=false()))
+        moved = update(CONSUMERS).values(cursor=parameter("to"), used_at=parameter("at"))
+        self.move_consumers = self._text(moved.where(CONSUMERS.c.name == parameter("of")))
+
+    def run(self, connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Executes a statement for each row."""
+        if rows:
+            connection.exec_driver_sql(statement, list(rows))
+
+    def _insert(self, table: Table) -> str:
+        return self._text(INSERTS[self._dialect.name](table).on_conflict_do_nothing())
+
+    def _upsert(self, table: Table) -> str:
+        statement = INSERTS[self._dialect.name](table)
+        changed = {c.name: statement.excluded[c.name] for c in table.columns if not c.primary_key}
+        return self._text(statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed))
+
+    def _text(self, statement: ClauseElement) -> str:
+        return str(statement.compile(dialect=self._dialect))
+
+
+def parameter(name: str) -> BindParameter[Any]:
+    """A value that each row gives."""
+    return bindparam(name)
