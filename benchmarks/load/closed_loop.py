@@ -90,3 +90,40 @@ class ClosedLoop:
         ids = [f"{self.prefix}{number}" for number in range(first, self._submitted)]
         self._begun |= dict.fromkeys(ids, time.perf_counter())
         self.submit(ids)
+
+
+class StandingBacklog:
+    """A backlog that keeps its depth: for each rollout that ends, another is submitted."""
+
+    def __init__(self, submit: Callable[[list[str]], None], prefix: str) -> None:
+        self._submit = submit
+        self._prefix = prefix
+        self._submitted = self._due = self._left = 0
+        self._reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self, rollouts: int, cpu: Callable[[], float]) -> Run:
+        """Until so many have ended from now on."""
+        self._left, self._reached = rollouts, asyncio.get_running_loop().create_future()
+        used, began = cpu(), time.perf_counter()
+        async with asyncio.timeout(STUCK_SECONDS):
+            await self._reached
+        return Run(rollouts, time.perf_counter() - began, cpu() - used, [])
+
+    def done(self, ids: Iterable[str]) -> None:
+        """These have ended."""
+        ended = len(list(ids))
+        if ended and not self._due:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._due += ended
+        self._left -= ended
+        if self._left <= 0 and not self._reached.done():
+            self._reached.set_result(None)
+
+    def failed(self, error: BaseException) -> None:
+        """Ends the run with an error."""
+        if not self._reached.done():
+            self._reached.set_exception(error)
+
+    def _flush(self) -> None:
+        first, self._due, self._submitted = self._submitted, 0, self._submitted + self._due
+        self._submit([f"{self._prefix}{number}" for number in range(first, self._submitted)])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -97,7 +98,11 @@ def main() -> None:
     parser.add_argument("--exit-with-parent", type=int, required=True)
     arguments = parser.parse_args()
     exit_with_parent(arguments.exit_with_parent)
-    asyncio.run(EmptyNode(arguments.node_id, arguments.slots).run(arguments.executor))
+    try:
+        asyncio.run(EmptyNode(arguments.node_id, arguments.slots).run(arguments.executor))
+    except* (aio.AioRpcError, asyncio.InvalidStateError, ConnectionError) as errors:
+        print(f"ended: {errors.exceptions[0]!r}", file=sys.stderr)
+        raise SystemExit(1) from None  # The executor was ended: the benchmark's end, or its intention.
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 from grpc import aio
 
-from load.closed_loop import ClosedLoop, Run
+from load.closed_loop import ClosedLoop, Run, StandingBacklog
 from load.payload import EMPTY, task
 from practicum.common.channels import connect
 from practicum.v1 import executor_pb2, executor_pb2_grpc
@@ -18,6 +18,7 @@ from practicum.v1 import executor_pb2, executor_pb2_grpc
 Request = executor_pb2.StreamTrajectoriesRequest
 CREDITS = 10_000
 NUMBERS = itertools.count()
+BATCH = 1_000
 
 
 class ExecutorClient:
@@ -25,7 +26,7 @@ class ExecutorClient:
 
     def __init__(self, stub: executor_pb2_grpc.ExecutorServiceAsyncStub) -> None:
         self.stub = stub
-        self._loop: ClosedLoop | None = None
+        self._loop: ClosedLoop | StandingBacklog | None = None
         self._submits: set[asyncio.Task[None]] = set()
 
     async def keep_in_flight(
@@ -34,6 +35,21 @@ class ExecutorClient:
         """Runs so many rollouts, so many at a time."""
         loop = self._loop = ClosedLoop(lambda ids: self._begin(ids, kind), rollouts, in_flight, f"r{next(NUMBERS)}-")
         return await loop.run(cpu)
+
+    async def fill(self, rollouts: int) -> None:
+        """Submits so many, in batches as large as the client library's."""
+        prefix = f"f{next(NUMBERS)}-"
+        for first in range(0, rollouts, BATCH):
+            await self.submit([f"{prefix}{n}" for n in range(first, min(first + BATCH, rollouts))], EMPTY)
+
+    def keep_depth(self) -> StandingBacklog:
+        """From now on a rollout is submitted for each that ends."""
+        self._loop = StandingBacklog(lambda ids: self._begin(ids, EMPTY), f"s{next(NUMBERS)}-")
+        return self._loop
+
+    def rest(self) -> None:
+        """Submits nothing more, whatever ends or fails."""
+        self._loop = None
 
     async def consume(self, call: Any) -> None:
         """Reads the stream to its end."""
@@ -64,7 +80,8 @@ class ExecutorClient:
 
     def _submitted(self, submit: asyncio.Task[None]) -> None:
         self._submits.discard(submit)
-        if self._loop is not None and not submit.cancelled() and (error := submit.exception()) is not None:
+        error = None if submit.cancelled() else submit.exception()
+        if self._loop is not None and error is not None:
             self._loop.failed(error)
 
 
