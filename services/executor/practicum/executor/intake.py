@@ -43,7 +43,7 @@ class Intake:
         self._last_number = last_number
         self.max_backlog = max_backlog
         self.queue_limits = queue_limits or {}
-        self._watches: list[dict[str, bytes]] = []
+        self._watches: dict[int, dict[str, bytes]] = {}
 
     async def unknown(self, tasks: Sequence[task_pb2.Task], request_id: str) -> list[task_pb2.Task]:
         """Checks tasks, gives them ids, and returns those that are new."""
@@ -90,17 +90,17 @@ class Intake:
         """A task's end is on disk. Who looks for known tasks just now may have asked the store before that."""
         if task.open == 0 and self._backlog.tasks.get(task.task_id) is task:
             del self._backlog.tasks[task.task_id]
-            for watch in self._watches:
+            for watch in self._watches.values():
                 watch[task.task_id] = task.body
 
     @contextmanager
     def _watching(self) -> Iterator[dict[str, bytes]]:
         watch: dict[str, bytes] = {}
-        self._watches.append(watch)
+        self._watches[id(watch)] = watch
         try:
             yield watch
         finally:
-            self._watches.remove(watch)
+            del self._watches[id(watch)]
 
     def _new_of(self, tasks: Sequence[task_pb2.Task], known: Mapping[str, bytes]) -> list[task_pb2.Task]:
         seen, new = dict(known), []
