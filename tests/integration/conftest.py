@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.postgres import postgres as postgres
+from support.postgres import postgres_url as postgres_url
 from support.services import unused_address
 from support.vllm_engine import VllmEngine
 
