@@ -18,11 +18,10 @@ from figures import Figure
 from grpc import aio
 
 from load.closed_loop import Run, StandingBacklog
-from load.executor_client import ExecutorClient, executor_client
+from load.executor_client import ExecutorClient, executor_client, own_channel
 from load.executors import Service, node_commands, services_in, start_executor
 from load.payload import EMPTY
 from load.processes import children, cpu_seconds, rss_bytes
-from practicum.common.channels import OPTIONS, connect
 from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc, executor_pb2, executor_pb2_grpc
 
 SHALLOW, DEEP = 1_000, 100_000
@@ -120,7 +119,7 @@ async def recoveries(deep: Arm) -> float:
 
 async def waiting(address: str) -> int:
     """How many rollouts the executor says are queued or at work."""
-    async with connect(address) as channel:
+    async with own_channel(address) as channel:
         stub: executor_pb2_grpc.ExecutorServiceAsyncStub = executor_pb2_grpc.ExecutorServiceStub(channel)
         stats = await stub.GetQueueStats(executor_pb2.GetQueueStatsRequest())
     return sum(queue.queued + queue.running for queue in stats.queues)
@@ -139,8 +138,7 @@ async def recovery(executor: Service, node_id: str) -> float:
 
 async def given_work(address: str, node_id: str) -> bool:
     """Dials once; whether it came to an assignment."""
-    # A pool of its own: no back-off is left from the attempt before.
-    async with aio.insecure_channel(address, options=[*OPTIONS, ("grpc.use_local_subchannel_pool", 1)]) as channel:
+    async with own_channel(address) as channel:
         call = dispatch_pb2_grpc.DispatchServiceStub(channel).Connect()
         register = dispatch_pb2.Register(node_id=node_id, incarnation="1", slots=1, agent_kinds=[EMPTY])
         try:

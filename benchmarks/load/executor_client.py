@@ -12,7 +12,7 @@ from grpc import aio
 
 from load.closed_loop import ClosedLoop, Run, StandingBacklog
 from load.payload import EMPTY, task
-from practicum.common.channels import connect
+from practicum.common.channels import OPTIONS, connect
 from practicum.v1 import executor_pb2, executor_pb2_grpc
 
 Request = executor_pb2.StreamTrajectoriesRequest
@@ -98,6 +98,11 @@ async def ack(call: Any, seen: asyncio.Queue[tuple[int, int]]) -> None:
         if used > CREDITS / 2:
             await call.write(Request(credits=executor_pb2.GrantCredits(credits=used)))
             used = 0
+
+
+def own_channel(address: str) -> aio.Channel:
+    """A channel that shares no connection with others of this process, and no back-off of one that broke."""
+    return aio.insecure_channel(address, options=[*OPTIONS, ("grpc.use_local_subchannel_pool", 1)])
 
 
 @asynccontextmanager

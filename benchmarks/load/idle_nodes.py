@@ -9,9 +9,9 @@ from typing import Any
 
 from grpc import aio
 
+from load.executor_client import own_channel
 from load.payload import EMPTY
 from load.processes import READY
-from practicum.common.channels import OPTIONS
 from practicum.common.processes import exit_with_parent
 from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc
 
@@ -31,7 +31,7 @@ async def run(address: str, nodes: int) -> None:
 
 async def node(address: str, index: int, phase: float, dialling: asyncio.Semaphore, connected: asyncio.Barrier) -> None:
     """One node. Heartbeats are spread over the interval, as those of nodes that were started one by one are."""
-    async with aio.insecure_channel(address, options=[*OPTIONS, ("grpc.use_local_subchannel_pool", 1)]) as channel:
+    async with own_channel(address) as channel:
         call = dispatch_pb2_grpc.DispatchServiceStub(channel).Connect(wait_for_ready=True)
         register = dispatch_pb2.Register(node_id=f"idle-{index}", incarnation="1", slots=16, agent_kinds=[EMPTY])
         async with dialling:
