@@ -8,69 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import count
 
-from practicum.executor.nodes import Node, least_loaded
-from practicum.executor.pending import Pending, Requirement
+from practicum.executor.nodes import Node
+from practicum.executor.pending import Pending
+from practicum.executor.rollouts import Lease, Registration, Rollout, State
+from practicum.executor.shares import QueueCounts
+from practicum.executor.timers import Timers
+
+__all__ = ["Lease", "QueueCounts", "Registration", "Rollout", "Scheduler", "State"]
+
+MAX_BACKOFF_SECONDS = 60.0
+MAX_DOUBLINGS = 60
 
 
-class State(Enum):
-    """Where a rollout stands; DONE, CANCELLED and DEAD are final."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    CANCELLED = "cancelled"
-    DEAD = "dead"
-
-
-@dataclass(slots=True)
-class Rollout:
-    """One try at a task, as far as scheduling cares."""
-
-    rollout_id: str
-    task_id: str
-    requirement: Requirement
-    queue: str = "default"
-    priority: int = 0
-    schedule_by: float | None = None
-    failures: int = 0
-    max_attempts: int = 3
-    backoff_seconds: float = 0.2
-    state: State = State.QUEUED
-    attempt: int = 0
-    lease_id: str | None = None
-    node_id: str | None = None
-    not_before: float = 0.0
-    queued_at: float = 0.0
-
-
-@dataclass(slots=True)
-class QueueCounts:
-    queued: int = 0
-    running: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right of a node to run a rollout's attempt until `expires_at` (seconds of the caller's clock)."""
-
-    lease_id: str
-    rollout_id: str
-    node_id: str
-    attempt: int
-    expires_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """What follows from a node's registration."""
-
-    lost_leases: list[str]
-    """Leases that the node believes to hold and does not: it must stop them."""
-    given_up: list[Rollout]
-    """Rollouts that the node no longer runs: QUEUED again, or DEAD."""
+def no_jitter() -> float:
+    """Every delay is as long as its back-off."""
+    return 0.0
 
 
 @dataclass(slots=True)
@@ -79,85 +33,133 @@ class Scheduler:
 
     lease_seconds: float
     new_lease_id: Callable[[], str]
+    queue_weights: Mapping[str, float] = field(default_factory=dict)
+    """The shares of queues; 1 for those that are not named."""
+    jitter: Callable[[], float] = no_jitter
+    """In [0, 1): a delay is shortened by up to half of it, so that what failed together does not come back together."""
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     leases: dict[str, Lease] = field(default_factory=dict)
-    queue_weights: Mapping[str, float] = field(default_factory=dict)
-    pending: Pending = field(default_factory=Pending)
+    pending: Pending = field(init=False)
+    _groups: dict[str, list[Rollout]] = field(default_factory=dict)
     _turns: Iterator[int] = field(default_factory=lambda: count(1))
+    _expiries: Timers[Lease] = field(init=False)
+    _schedule_by: Timers[Rollout] = field(init=False)
+    _absences: Timers[Node] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if wrong := sorted(queue for queue, weight in self.queue_weights.items() if not weight > 0):
+            raise ValueError(f"the weight of queue {wrong[0]} is {self.queue_weights[wrong[0]]}; give more than 0")
+        self.pending = Pending(self.queue_weights, self.nodes)
+        self._expiries = Timers(lambda lease: self.leases.get(lease.lease_id) is lease)
+        self._schedule_by = Timers(never_began)
+        self._absences = Timers(lambda node: self.nodes.get(node.node_id) is node and not node.connected)
+
+    @property
+    def queues(self) -> dict[str, QueueCounts]:
+        """What waits and runs, by queue."""
+        return self.pending.queues
+
+    def oldest(self, queue: str) -> float | None:
+        """`queued_at` of the rollout that has stood in line longest; None when none does."""
+        return self.pending.oldest(queue)
+
+    def group(self, task_id: str) -> list[str]:
+        """The rollouts of a task that have not ended."""
+        return [rollout.rollout_id for rollout in self._groups.get(task_id, ())]
+
+    def stragglers(self, task_id: str, *, usable: int, after_usable: int) -> list[str]:
+        """The rollouts to cut off, when so many of their group ended usable; 0 for `after_usable`: none ever."""
+        return self.group(task_id) if 0 < after_usable <= usable else []
 
     def submit(self, rollouts: Iterable[Rollout]) -> None:
         """Takes rollouts on, in their order."""
         for rollout in rollouts:
-            if rollout.rollout_id in self.rollouts:
-                raise ValueError(f"rollout {rollout.rollout_id} was submitted before")
-            self.rollouts[rollout.rollout_id] = rollout
-            self._enqueue(rollout)
+            self._take_on(rollout)
+            self.pending.add(rollout)
+            if rollout.schedule_by is not None and never_began(rollout):
+                self._schedule_by.add(rollout.schedule_by, rollout)
 
     def restore(self, rollout: Rollout, lease: Lease, incarnation: str) -> None:
         """After a restart: a rollout that a node may still run. Unless the node comes back, the lease expires."""
-        node = self.nodes.setdefault(lease.node_id, absent(lease.node_id, incarnation))
+        node = self.nodes.get(lease.node_id)
+        if node is None:
+            node = self.nodes[lease.node_id] = absent(lease.node_id, incarnation)
+            node.last_seen = lease.expires_at - self.lease_seconds
+            self._absences.add(lease.expires_at, node)
         if node.incarnation != incarnation:
             self.submit([rollout])
             return
-        self.rollouts[rollout.rollout_id] = rollout
-        self.leases[lease.lease_id] = lease
-        rollout.state, rollout.lease_id, rollout.node_id = State.RUNNING, lease.lease_id, lease.node_id
-        node.leases.add(lease.lease_id)
+        self._take_on(rollout)
+        self.pending.adopt(rollout)
+        self._grant(rollout, node, lease)
 
     def register(self, node: Node, held_leases: Iterable[str], now: float) -> Registration:
         """A node dialled in: what it still holds is renewed, what it lost goes back in line."""
-        known = self.nodes.get(node.node_id)
-        held = set(held_leases)
-        kept = {lease for lease in held if known is not None and lease in known.leases}
-        if known is not None and known.incarnation != node.incarnation:
-            kept = set()
-        dropped = sorted(known.leases - kept) if known is not None else []
-        given_up = [self._give_up(lease_id, now) for lease_id in dropped]
-        node.leases = kept
-        node.last_seen = now
-        if known is not None and known.incarnation == node.incarnation:
-            node.finished, node.turn, node.draining = known.finished, known.turn, known.draining
+        known, held = self.nodes.get(node.node_id), set(held_leases)
+        kept: set[str] = set()
+        given_up: list[Rollout] = []
+        if known is not None:
+            if known.incarnation == node.incarnation:
+                kept = held & known.leases
+                node.finished, node.turn = known.finished, known.turn
+                node.draining, node.foreign = known.draining, known.foreign
+            known.connected = False
+            given_up = [self._give_up(self.leases[lease_id], now) for lease_id in sorted(known.leases - kept)]
+        node.leases, node.last_seen, node.number = kept, now, next(self._turns)
         self.nodes[node.node_id] = node
         for lease_id in kept:
-            self._renew(lease_id, now)
+            self.leases[lease_id].expires_at = now + self.lease_seconds
+        self.pending.admit(node)
         return Registration(lost_leases=sorted(held - kept), given_up=given_up)
 
     def heartbeat(self, node_id: str, lease_ids: Iterable[str], now: float, *, reported: int = 0) -> list[str]:
         """Renews the leases that a node lists. Returns those that are not its own any more.
 
-        `reported` is (running + queued) as the node counts them.
+        `reported` is (running + queued) as the node counts them. What exceeds the leases that it lists in the same
+        breath runs beside them. A lease that it does not list may be on its way to it, and counts anyway.
         """
         node = self.nodes[node_id]
-        node.last_seen, node.reported = now, reported
-        lost = []
+        lost, listed, expires_at = [], 0, now + self.lease_seconds
         for lease_id in lease_ids:
+            listed += 1
             if lease_id in node.leases:
-                self._renew(lease_id, now)
+                self.leases[lease_id].expires_at = expires_at
             else:
                 lost.append(lease_id)
+        node.last_seen, before, node.foreign = now, node.foreign, max(reported - listed, 0)
+        if node.foreign < before:
+            self.pending.offer(node)
         return lost
+
+    def drain(self, node_id: str, *, draining: bool = True) -> None:
+        """Has a node be given nothing new, or again something."""
+        node = self.nodes[node_id]
+        node.draining = draining
+        self.pending.offer(node)
 
     def disconnect(self, node_id: str, incarnation: str) -> None:
         """A node's stream broke: it is given nothing until it is back. Its leases stand until they expire."""
         node = self.nodes.get(node_id)
-        if node is not None and node.incarnation == incarnation:
+        if node is not None and node.incarnation == incarnation and node.connected:
             node.connected = False
+            self._absences.add(node.last_seen + self.lease_seconds, node)
 
     def forget_absent(self, now: float) -> None:
         """Drops nodes that hold nothing and were not seen for as long as a lease lasts."""
-        for node in list(self.nodes.values()):
-            if not node.connected and not node.leases and node.last_seen + self.lease_seconds <= now:
+        for node in self._absences.pop(now):
+            if node.leases:
+                self._absences.add(max(self.leases[lease_id].expires_at for lease_id in node.leases), node)
+            else:
                 del self.nodes[node.node_id]
 
     def dispatch(self, now: float) -> list[Lease]:
-        """Gives waiting rollouts to nodes with a free slot: the first in line to the least-loaded eligible one."""
+        """Gives waiting rollouts to nodes with room: the first in line to the least-loaded eligible one."""
         given: list[Lease] = []
-        for rollout_id in self.pending.due(now):
-            self._enqueue(self.rollouts[rollout_id])
-        while (chosen := self._next_match()) is not None:
-            rollout, node = chosen
-            given.append(self._assign(rollout, node, now))
+        pending = self.pending
+        pending.due(now)
+        while (match := pending.next_match()) is not None:
+            given.append(self._assign(*match, now))
         return given
 
     def finish(self, lease_id: str, node_id: str) -> Rollout | None:
@@ -167,99 +169,107 @@ class Scheduler:
             return None
         rollout = self._release(lease)
         self.nodes[node_id].finished += 1
-        rollout.state = State.DONE
-        del self.rollouts[rollout.rollout_id]
-        return rollout
+        return self._end_running(rollout, State.DONE)
 
     def fail(self, lease_id: str, node_id: str, now: float) -> Rollout | None:
         """A node met an infrastructure error. Returns the rollout: QUEUED for its next attempt, or DEAD."""
         lease = self.leases.get(lease_id)
         if lease is None or lease.node_id != node_id:
             return None
-        return self._give_up(lease_id, now)
+        return self._give_up(lease, now)
 
     def cancel(self, rollout_id: str) -> Rollout | None:
         """Cancels a rollout that has not ended. Its lease, if any, is gone: a late result is refused."""
         rollout = self.rollouts.get(rollout_id)
         if rollout is None:
             return None
-        if rollout.lease_id is not None:
-            self._release(self.leases[rollout.lease_id])
-        del self.rollouts[rollout_id]
-        self.pending.discard(rollout_id)
-        rollout.state = State.CANCELLED
-        return rollout
+        if rollout.lease_id is None:
+            return self._end_waiting(rollout, State.CANCELLED)
+        return self._end_running(self._release(self.leases[rollout.lease_id]), State.CANCELLED)
 
     def expire(self, now: float) -> list[Rollout]:
         """Gives up leases that were not renewed in time. Returns their rollouts: QUEUED again, or DEAD."""
-        late = [lease.lease_id for lease in self.leases.values() if lease.expires_at <= now]
-        return [self._give_up(lease_id, now) for lease_id in late]
+        given_up = []
+        for lease in self._expiries.pop(now):
+            if lease.expires_at > now:
+                self._expiries.add(lease.expires_at, lease)
+            else:
+                given_up.append(self._give_up(lease, now))
+        return given_up
 
     def overdue(self, now: float) -> list[Rollout]:
-        return []
+        """Ends rollouts that never began in time. Call it before `dispatch`, which does not ask."""
+        return [self._end_waiting(rollout, State.OVERDUE) for rollout in self._schedule_by.pop(now)]
 
     def next_due(self) -> float | None:
-        due = [lease.expires_at for lease in self.leases.values()]
-        if (d := self.pending.next_due()) is not None:
-            due.append(d)
-        return min(due, default=None)
+        """When something may be due next, though nothing happens: a retry, a deadline, the end of a lease."""
+        timers = (self._expiries, self._schedule_by, self._absences, self.pending)
+        return min((due for timer in timers if (due := timer.next_due()) is not None), default=None)
 
-    @property
-    def queues(self) -> dict[str, QueueCounts]:
-        counts: dict[str, QueueCounts] = {}
-        for r in self.rollouts.values():
-            c = counts.setdefault(r.queue, QueueCounts())
-            if r.state is State.RUNNING:
-                c.running += 1
-            else:
-                c.queued += 1
-        return counts
-
-    def oldest(self, queue: str) -> float | None:
-        return min((r.queued_at for r in self.rollouts.values() if r.queue == queue and r.state is State.QUEUED), default=None)
-
-    def _next_match(self) -> tuple[Rollout, Node] | None:
-        for requirement, rollout_id in self.pending.heads():
-            node = least_loaded(self.nodes.values(), requirement)
-            if node is not None:
-                return self.rollouts[rollout_id], node
-        return None
+    def _take_on(self, rollout: Rollout) -> None:
+        if rollout.rollout_id in self.rollouts:
+            raise ValueError(f"rollout {rollout.rollout_id} was submitted before")
+        self.rollouts[rollout.rollout_id] = rollout
+        self._groups.setdefault(rollout.task_id, []).append(rollout)
 
     def _assign(self, rollout: Rollout, node: Node, now: float) -> Lease:
-        self.pending.discard(rollout.rollout_id)
+        self.pending.serve(rollout)
         rollout.attempt += 1
         lease = Lease(self.new_lease_id(), rollout.rollout_id, node.node_id, rollout.attempt, now + self.lease_seconds)
-        rollout.state, rollout.lease_id, rollout.node_id = State.RUNNING, lease.lease_id, node.node_id
-        self.leases[lease.lease_id] = lease
-        node.leases.add(lease.lease_id)
-        node.turn = next(self._turns)
+        self._grant(rollout, node, lease)
         return lease
 
-    def _renew(self, lease_id: str, now: float) -> None:
-        old = self.leases[lease_id]
-        expires_at = now + self.lease_seconds
-        self.leases[lease_id] = Lease(lease_id, old.rollout_id, old.node_id, old.attempt, expires_at)
+    def _grant(self, rollout: Rollout, node: Node, lease: Lease) -> None:
+        rollout.state, rollout.lease_id, rollout.node_id = State.RUNNING, lease.lease_id, node.node_id
+        self.leases[lease.lease_id] = lease
+        self._expiries.add(lease.expires_at, lease)
+        node.leases.add(lease.lease_id)
+        node.turn = next(self._turns)
 
     def _release(self, lease: Lease) -> Rollout:
         del self.leases[lease.lease_id]
-        self.nodes[lease.node_id].leases.discard(lease.lease_id)
+        node = self.nodes[lease.node_id]
+        node.leases.discard(lease.lease_id)
+        self.pending.offer(node)
         rollout = self.rollouts[lease.rollout_id]
         rollout.lease_id = None
         return rollout
 
-    def _give_up(self, lease_id: str, now: float) -> Rollout:
-        rollout = self._release(self.leases[lease_id])
-        if rollout.attempt >= rollout.max_attempts:
-            rollout.state = State.DEAD
-            del self.rollouts[rollout.rollout_id]
-            return rollout
+    def _give_up(self, lease: Lease, now: float) -> Rollout:
+        rollout = self._release(lease)
+        rollout.failures += 1
+        if rollout.failures >= rollout.max_attempts:
+            return self._end_running(rollout, State.DEAD)
         rollout.state, rollout.node_id = State.QUEUED, None
-        rollout.not_before = now + rollout.backoff_seconds * 2 ** (rollout.attempt - 1)
-        self.pending.delay(rollout.rollout_id, rollout.not_before)
+        self.pending.delay(rollout, now + self._backoff(rollout))
         return rollout
 
-    def _enqueue(self, rollout: Rollout) -> None:
-        self.pending.add(rollout.rollout_id, rollout.requirement, rollout.priority)
+    def _backoff(self, rollout: Rollout) -> float:
+        doubled = rollout.backoff_seconds * 2.0 ** min(rollout.failures - 1, MAX_DOUBLINGS)
+        return min(doubled, MAX_BACKOFF_SECONDS) * (1 - self.jitter() / 2)
+
+    def _end_running(self, rollout: Rollout, state: State) -> Rollout:
+        self.pending.ended_running(rollout)
+        return self._end(rollout, state)
+
+    def _end_waiting(self, rollout: Rollout, state: State) -> Rollout:
+        rollout.state = state
+        self.pending.ended_waiting(rollout)
+        return self._end(rollout, state)
+
+    def _end(self, rollout: Rollout, state: State) -> Rollout:
+        rollout.state = state
+        del self.rollouts[rollout.rollout_id]
+        group = self._groups[rollout.task_id]
+        group.remove(rollout)
+        if not group:
+            del self._groups[rollout.task_id]
+        return rollout
+
+
+def never_began(rollout: Rollout) -> bool:
+    """Whether a rollout waits for its first attempt."""
+    return rollout.state is State.QUEUED and not rollout.attempt
 
 
 def absent(node_id: str, incarnation: str) -> Node:
