@@ -43,25 +43,32 @@ class Assignments:
         self._executor.writer.gather().put_attempt(row)
 
     def _tell(self, leases: Sequence[Lease]) -> None:
+        of_node: dict[str, list[dispatch_pb2.Assignment]] = {}
         for lease in leases:
-            if lease.attempt == 1:
-                self._executor.journal.begin(lease.rollout_id)
-                self._send(lease, [])
-            else:
-                task = asyncio.create_task(self._send_with_journal(lease))
+            if lease.attempt > 1:
+                task = asyncio.create_task(self._tell_with_journal(lease))
                 self._resuming.add(task)
                 task.add_done_callback(self._resuming.discard)
+            elif self._stands(lease):
+                self._executor.journal.begin(lease.rollout_id)
+                of_node.setdefault(lease.node_id, []).append(self._assignment(lease, []))
+        for node_id, assignments in of_node.items():
+            self._links[node_id].tell(dispatch_pb2.ConnectResponse(assignments=assignments))
 
-    async def _send_with_journal(self, lease: Lease) -> None:
+    async def _tell_with_journal(self, lease: Lease) -> None:
         """A further attempt is told what was said before."""
-        self._send(lease, await self._executor.journal.read(lease.rollout_id, max_bytes=MAX_JOURNAL_BYTES))
+        journal = await self._executor.journal.read(lease.rollout_id, max_bytes=MAX_JOURNAL_BYTES)
+        if self._stands(lease):
+            assignments = [self._assignment(lease, journal)]
+            self._links[lease.node_id].tell(dispatch_pb2.ConnectResponse(assignments=assignments))
 
-    def _send(self, lease: Lease, journal: Sequence[message_pb2.Message]) -> None:
-        link = self._links.get(lease.node_id)
-        if link is None or lease.lease_id not in self._scheduler.leases:
-            return
+    def _stands(self, lease: Lease) -> bool:
+        """Whether a lease was not lost meanwhile, and its node can be told of it."""
+        return lease.node_id in self._links and lease.lease_id in self._scheduler.leases
+
+    def _assignment(self, lease: Lease, journal: Sequence[message_pb2.Message]) -> dispatch_pb2.Assignment:
         task = self._executor.backlog.tasks[self._scheduler.rollouts[lease.rollout_id].task_id]
-        assignment = dispatch_pb2.Assignment(
+        return dispatch_pb2.Assignment(
             lease_id=lease.lease_id,
             rollout_id=lease.rollout_id,
             group_id=task.task_id,
@@ -70,4 +77,3 @@ class Assignments:
             journal=journal,
             traceparent=task.traceparent,
         )
-        link.tell(dispatch_pb2.ConnectResponse(assignments=[assignment]))

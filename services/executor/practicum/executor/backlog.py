@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from google.protobuf.duration_pb2 import Duration
+
 from practicum.executor.pending import Requirement
 from practicum.executor.rows import AttemptRow
 from practicum.executor.scheduler import Lease, Rollout, Scheduler, State
@@ -98,19 +100,21 @@ def place_of(rollout: Rollout) -> int:
 
 def make_rollouts(task: task_pb2.Task, ids: Iterable[str], *, now: float) -> list[Rollout]:
     """A task's rollouts as the scheduler sees them; `now` by the monotonic clock."""
-    requirement = Requirement(task.agent.kind, frozenset(task.required_node_labels.items()))
-    backoff = task.retry.initial_backoff.ToTimedelta().total_seconds() or DEFAULT_BACKOFF_SECONDS
-    attempts = task.retry.max_attempts or DEFAULT_ATTEMPTS
+    requirement, queue, priority = requirement_of(task), queue_of(task), task.priority
+    attempts, backoff = DEFAULT_ATTEMPTS, DEFAULT_BACKOFF_SECONDS
+    if task.HasField("retry"):
+        attempts = task.retry.max_attempts or attempts
+        backoff = seconds_of(task.retry.initial_backoff) or backoff
     schedule_by = None
     if task.limits.HasField("schedule_deadline"):
-        schedule_by = now + task.limits.schedule_deadline.ToTimedelta().total_seconds()
+        schedule_by = now + seconds_of(task.limits.schedule_deadline)
     return [
         Rollout(
             rollout_id,
             task.id,
             requirement,
-            queue=queue_of(task),
-            priority=task.priority,
+            queue=queue,
+            priority=priority,
             max_attempts=attempts,
             backoff_seconds=backoff,
             schedule_by=schedule_by,
@@ -118,6 +122,17 @@ def make_rollouts(task: task_pb2.Task, ids: Iterable[str], *, now: float) -> lis
         )
         for rollout_id in ids
     ]
+
+
+def requirement_of(task: task_pb2.Task) -> Requirement:
+    """What a node must offer to run a task."""
+    labels = task.required_node_labels
+    return Requirement(task.agent.kind, frozenset(labels.items()) if labels else frozenset())
+
+
+def seconds_of(duration: Duration) -> float:
+    """A Duration in seconds."""
+    return duration.seconds + duration.nanos / 1e9
 
 
 class Recovery:

@@ -77,16 +77,22 @@ class Batch:
 
     def write(self, connection: Connection, statements: Statements) -> list[Any]:
         """Within a transaction, in any thread. Returns what came of the changes."""
-        run = statements.run
-        run(connection, statements.add_tasks, self.tasks)
-        run(connection, statements.drop_attempts, self.ended)
-        run(connection, statements.put_attempts, list(self.attempts.values()))
-        run(connection, statements.add_results, self.results)
-        run(connection, statements.add_trajectories, self.trajectories)
-        run(connection, statements.close_tasks, [(number,) for number in self.closed])
-        run(connection, statements.add_messages, self.messages)
         now = time.time()
-        run(connection, statements.move_consumers, [(cursor, now, name) for name, cursor in self.acks.items()])
+        work: tuple[tuple[str, Sequence[tuple[Any, ...]]], ...] = (
+            (statements.add_tasks, self.tasks),
+            (statements.drop_attempts, self.ended),
+            (statements.put_attempts, list(self.attempts.values())),
+            (statements.add_results, self.results),
+            (statements.add_trajectories, self.trajectories),
+            (statements.close_tasks, [(number,) for number in self.closed]),
+            (statements.add_messages, self.messages),
+            (statements.move_consumers, [(to, now, name) for name, to in self.acks.items()]),
+        )
+        cursor = connection.connection.cursor()
+        for statement, rows in work:
+            if rows:
+                cursor.executemany(statement, rows)
+        cursor.close()
         return [change.apply(connection) for change, _ in self._changes]
 
     def written(self, answers: Sequence[Any]) -> None:

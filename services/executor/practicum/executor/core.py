@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 
 from practicum.common.background import background
 from practicum.executor.backlog import USABLE, Backlog, OpenTask, Recovery, place_of, rollout_ids
@@ -49,7 +50,7 @@ class Executor:
         self.backlog = Backlog()
         self.scheduler = Scheduler(
             lease_seconds=settings.lease_seconds,
-            new_lease_id=lambda: uuid.uuid4().hex,
+            new_lease_id=lease_ids().__next__,
             queue_weights=settings.queue_weights or {},
         )
         self.work = asyncio.Event()
@@ -86,8 +87,8 @@ class Executor:
     ) -> list[tuple[str, list[str]]]:
         """Accepts tasks durably; repeats of the same body change nothing. Returns their ids and their rollouts'."""
         new = await self.intake.unknown(tasks, request_id)
-        kept = self.intake.accept(new, traceparent)
-        if early := [task.id for task in new if self._tombstones.get(task.id, 0.0) > time.time()]:
+        kept = self.intake.accept(new.values(), traceparent)
+        if early := [task_id for task_id in new.keys() & self._tombstones.keys() if self._buried(task_id)]:
             self._cancel(early, "cancelled before it was submitted")
         self.work.set()
         await asyncio.shield(kept)
@@ -172,12 +173,21 @@ class Executor:
         found = (self.scheduler.rollouts.get(rollout_id) for rollout_id in rollout_ids(task.task_id, task.rollouts))
         return [rollout for rollout in found if rollout is not None]
 
+    def _buried(self, task_id: str) -> bool:
+        return self._tombstones[task_id] > time.time()
+
     def _bury(self, task_ids: Sequence[str]) -> None:
         """Remembers cancels of tasks that are not known yet."""
         now = time.time()
         until = now + TOMBSTONE_SECONDS
         self._tombstones = {k: v for k, v in self._tombstones.items() if v > now} | dict.fromkeys(task_ids, until)
         self.writer.gather().make(BuryTasks(task_ids, until))
+
+
+def lease_ids() -> Iterator[str]:
+    """Ids that nobody else makes: this life of the executor's, and a number."""
+    life = uuid.uuid4().hex[:16]
+    return (f"{life}-{number}" for number in count(1))
 
 
 def result_row(end: Ended, result: Result, task: OpenTask, ended_at: float) -> ResultRow:

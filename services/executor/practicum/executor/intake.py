@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from practicum.common.errors import AlreadyExists, ResourceExhausted
 from practicum.executor.backlog import Backlog, OpenTask, make_rollouts, queue_of, rollout_ids
@@ -20,6 +21,13 @@ from practicum.v1 import task_pb2
 
 MAX_BACKLOG = 200_000
 NO_LABELS: Mapping[str, str] = {}
+
+
+class Offered(NamedTuple):
+    """A task with an id, and as it is kept: bytes that are the same for the same task."""
+
+    task: task_pb2.Task
+    body: bytes
 
 
 class Intake:
@@ -45,8 +53,8 @@ class Intake:
         self.queue_limits = queue_limits or {}
         self._watches: dict[int, dict[str, bytes]] = {}
 
-    async def unknown(self, tasks: Sequence[task_pb2.Task], request_id: str) -> list[task_pb2.Task]:
-        """Checks tasks, gives them ids, and returns those that are new."""
+    async def unknown(self, tasks: Sequence[task_pb2.Task], request_id: str) -> dict[str, Offered]:
+        """Checks tasks, gives them ids, and returns those that are new, by id."""
         check_tasks(tasks, max_rollouts=min(MAX_ROLLOUTS, self.max_backlog))
         made = [not task.id and not request_id for task in tasks]
         for index, task in enumerate(tasks):
@@ -57,16 +65,17 @@ class Intake:
                 known |= await asyncio.to_thread(self._store.known_bodies, asked)
         return self._new_of(tasks, known)
 
-    def accept(self, tasks: Sequence[task_pb2.Task], traceparent: str) -> asyncio.Future[None]:
+    def accept(self, offered: Iterable[Offered], traceparent: str) -> asyncio.Future[None]:
         """Takes new tasks on at once. The future tells when they are on disk, or why they were refused after all."""
-        self.make_room(tasks)
+        offered = list(offered)
+        self.make_room([offer.task for offer in offered])
         now, wall = time.monotonic(), time.time()
         rows = []
-        for task in tasks:
-            row = self._row(task, traceparent, wall)
+        for offer in offered:
+            row = self._row(offer, traceparent, wall)
             rows.append(row)
-            self._backlog.add(open_task(row, task))
-            self._scheduler.submit(make_rollouts(task, rollout_ids(task.id, row.rollouts), now=now))
+            self._backlog.add(open_task(row, offer.task))
+            self._scheduler.submit(make_rollouts(offer.task, rollout_ids(row.task_id, row.rollouts), now=now))
         kept = self._writer.gather().add_tasks(rows)
         kept.add_done_callback(lambda kept: self._withdraw(rows) if kept.exception() is not None else None)
         return kept
@@ -102,16 +111,14 @@ class Intake:
         finally:
             del self._watches[id(watch)]
 
-    def _new_of(self, tasks: Sequence[task_pb2.Task], known: Mapping[str, bytes]) -> list[task_pb2.Task]:
-        seen, new = dict(known), []
+    def _new_of(self, tasks: Sequence[task_pb2.Task], known: Mapping[str, bytes]) -> dict[str, Offered]:
+        new: dict[str, Offered] = {}
         for task in tasks:
-            body = body_of(task)
-            standing = self._backlog.tasks.get(task.id)
-            before = standing.body if standing is not None else seen.get(task.id)
+            offer = Offered(task, task.SerializeToString(deterministic=True))
+            before = self._body_of(task.id, known, new)
             if before is None:
-                seen[task.id] = body
-                new.append(task)
-            elif before != body:
+                new[task.id] = offer
+            elif before != offer.body:
                 raise AlreadyExists(
                     f"task {task.id} was submitted before with another body; choose another id",
                     reason="TASK_ID_REUSED",
@@ -119,11 +126,19 @@ class Intake:
                 )
         return new
 
-    def _row(self, task: task_pb2.Task, traceparent: str, wall: float) -> TaskRow:
+    def _body_of(self, task_id: str, known: Mapping[str, bytes], new: Mapping[str, Offered]) -> bytes | None:
+        """The task of that id as it was accepted before, or is about to be."""
+        if (standing := self._backlog.tasks.get(task_id)) is not None:
+            return standing.body
+        return new[task_id].body if task_id in new else known.get(task_id)
+
+    def _row(self, offer: Offered, traceparent: str, wall: float) -> TaskRow:
         self._last_number += 1
+        task = offer.task
         labels, rollouts = labels_json(task.labels), task.rollouts or 1
-        number, queue, body = self._last_number, queue_of(task), body_of(task)
-        return TaskRow(number, task.id, queue, labels, traceparent, rollouts, wall, True, body)
+        return TaskRow(
+            self._last_number, task.id, queue_of(task), labels, traceparent, rollouts, wall, True, offer.body
+        )
 
     def _withdraw(self, rows: Sequence[TaskRow]) -> None:
         """The store could not be written: it is as if the tasks had never come."""
@@ -137,11 +152,6 @@ class Intake:
 def make_id(request_id: str, index: int) -> str:
     """An id, which a repeat of the same request gives again."""
     return uuid.uuid5(uuid.NAMESPACE_OID, f"{request_id}/{index}").hex if request_id else uuid.uuid4().hex
-
-
-def body_of(task: task_pb2.Task) -> bytes:
-    """The task as it is kept: bytes that are the same for the same task."""
-    return task.SerializeToString(deterministic=True)
 
 
 def open_task(row: TaskRow, task: task_pb2.Task) -> OpenTask:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 def labels_json(labels: Mapping[str, str]) -> str:
     """The same text for the same labels."""
-    return json.dumps(dict(labels), sort_keys=True)
+    return json.dumps(dict(labels), sort_keys=True) if labels else "{}"
 
 
 def matches(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -1,16 +1,16 @@
 """The statements of the hot path, compiled once for a database: many rows of tuples for each execution.
 
-Measured with SQLite and 256 rows of nine columns: 3 µs a row so, 6.5 µs through the expression language.
+They go to the driver's cursor as they are. Measured with SQLite: 3 µs a row so, 6.5 µs through the expression
+language.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import BindParameter, Table, bindparam, delete, false, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.sql import ClauseElement
 
@@ -37,11 +37,6 @@ class Statements:
         self.close_tasks = self._text(update(TASKS).where(TASKS.c.number == parameter("of")).values(open=false()))
         moved = update(CONSUMERS).values(cursor=parameter("to"), used_at=parameter("at"))
         self.move_consumers = self._text(moved.where(CONSUMERS.c.name == parameter("of")))
-
-    def run(self, connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Executes a statement for each row."""
-        if rows:
-            connection.exec_driver_sql(statement, list(rows))
 
     def _insert(self, table: Table) -> str:
         return self._text(INSERTS[self._dialect.name](table).on_conflict_do_nothing())

@@ -15,16 +15,17 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.engine import Connection, Row
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from practicum.common.errors import ConfigError
 from practicum.executor.batch import Batch
 from practicum.executor.cursors import first_after
 from practicum.executor.engine import lock_file, open_engine, parse_url
+from practicum.executor.migrations import SchemaRefused, migrate
 from practicum.executor.results import Result
 from practicum.executor.rows import AttemptRow
 from practicum.executor.statements import Statements
-from practicum.executor.tables import ATTEMPTS, COUNTERS, JOURNAL, METADATA, RESULTS, TASKS, TOMBSTONES, TRAJECTORIES
+from practicum.executor.tables import ATTEMPTS, COUNTERS, JOURNAL, RESULTS, TASKS, TOMBSTONES, TRAJECTORIES
 
 PLACE = re.compile(r"0|[1-9][0-9]{0,5}")
 
@@ -38,6 +39,10 @@ class StoredEnd(NamedTuple):
     node_id: str
     outcome: int
     number: int
+
+
+class StoreFailed(Exception):
+    """The database can't be written now: a full disk, a server that restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +63,41 @@ class StoredTask:
 class SqlStore:
     """The store over SQLAlchemy, in an SQLite file or in PostgreSQL."""
 
-    def __init__(self, database: str | Path, *, durability: str = "full") -> None:
-        """Opens or makes it. `database`: a path, or PostgreSQL's URL. `durability`: see `open_engine`."""
+    def __init__(
+        self, database: str | Path, *, durability: str = "full", fence: Callable[[Connection], None] | None = None
+    ) -> None:
+        """Opens or makes it. `database`: a path, or PostgreSQL's URL. `durability`: see `open_engine`.
+
+        `fence` runs first in each transaction that writes, and refuses it when another executor leads.
+        """
         url = parse_url(str(database))
         sqlite = url.get_backend_name() == "sqlite"
         self._lock = lock_file(Path(str(url.database))) if sqlite else None
         self._engine = open_engine(url, durability)
         self._statements = Statements(self._engine.dialect)
-        self.fence: Callable[[Connection], None] = lambda connection: None
-        """Runs first in each transaction that writes, and refuses it when another executor leads."""
+        self._fence = fence or (lambda connection: None)
         try:
-            METADATA.create_all(self._engine)
-        except DatabaseError as error:
+            with self._engine.begin() as connection:
+                self._fence(connection)
+                migrate(connection)
+        except (DatabaseError, SchemaRefused) as error:
             self.close()
-            shown = url.render_as_string()
-            raise ConfigError(f"--database {shown}: {error.orig}; give another, or move this one away") from error
+            shown, wrong = url.render_as_string(), getattr(error, "orig", error)
+            raise ConfigError(f"--database {shown}: {wrong}; give another, or move this one away") from error
 
     def commit(self, batch: Batch) -> list[Any]:
-        """Writes a batch in one transaction. Returns what came of its changes after it is durable."""
-        with self._engine.begin() as connection:
-            self.fence(connection)
-            return batch.write(connection, self._statements)
+        """Writes a batch in one transaction. Returns what came of its changes after it is durable.
+
+        Raises StoreFailed when the database can't be written now; its other errors mean that something is wrong in us.
+        """
+        try:
+            with self._engine.begin() as connection:
+                self._fence(connection)
+                return batch.write(connection, self._statements)
+        except OperationalError as error:
+            raise StoreFailed(str(error.orig)) from error
+        except self._engine.dialect.loaded_dbapi.OperationalError as error:
+            raise StoreFailed(str(error)) from error
 
     def open_tasks(self) -> list[StoredTask]:
         """Tasks that have not ended, in order of submission."""

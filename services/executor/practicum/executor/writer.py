@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import OperationalError
 
 from practicum.common.errors import Unavailable
 from practicum.executor.batch import Batch
 from practicum.executor.changes import Change
-from practicum.executor.store import SqlStore
+from practicum.executor.store import SqlStore, StoreFailed
 
 log = structlog.get_logger(__name__)
 
@@ -72,8 +71,8 @@ class Writer:
         while True:
             try:
                 answers = await loop.run_in_executor(self._thread, self._store.commit, batch)
-            except OperationalError as error:
-                log.error("store_failed", reason=str(error.orig))
+            except StoreFailed as error:
+                log.error("store_failed", reason=str(error))
                 for refusing in (batch, self._batch):
                     refusing.refuse_tasks(refusal(error))
                 if self._closing:
@@ -84,7 +83,7 @@ class Writer:
                 return
 
 
-def refusal(error: OperationalError) -> Unavailable:
+def refusal(error: StoreFailed) -> Unavailable:
     """What submitters are told."""
-    detail = f"the store can't be written ({error.orig}); nothing was taken"
+    detail = f"the store can't be written ({error}); nothing was taken"
     return Unavailable(detail, reason="STORE_FAILED", retry_after_seconds=5.0)
