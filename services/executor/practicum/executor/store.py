@@ -22,6 +22,7 @@ from practicum.executor.batch import Batch
 from practicum.executor.cursors import first_after
 from practicum.executor.engine import lock_file, open_engine, parse_url
 from practicum.executor.migrations import SchemaRefused, migrate
+from practicum.executor.migrations import SchemaRefused, migrate
 from practicum.executor.results import Result
 from practicum.executor.rows import AttemptRow
 from practicum.executor.statements import Statements
