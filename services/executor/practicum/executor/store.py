@@ -5,7 +5,6 @@ Methods block: call them in a thread. Only `commit` writes, and only the active 
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,6 @@ from practicum.common.errors import ConfigError
 from practicum.executor.batch import Batch
 from practicum.executor.cursors import first_after
 from practicum.executor.engine import lock_file, open_engine, parse_url
-from practicum.executor.migrations import SchemaRefused, migrate
 from practicum.executor.migrations import SchemaRefused, migrate
 from practicum.executor.results import Result
 from practicum.executor.rows import AttemptRow
@@ -46,8 +44,7 @@ class StoreFailed(Exception):
     """The database can't be written now: a full disk, a server that restarts."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTask:
+class StoredTask(NamedTuple):
     """A task with what came of its rollouts that ended."""
 
     number: int
@@ -191,25 +188,16 @@ class SqlStore:
             for r in connection.execute(of):
                 end = StoredEnd(r.place, r.state, r.attempt, r.node_id, r.outcome, r.number)
                 ended[r.task_number].append(end)
+        # Unpacked rather than by name: a restart reads every open task.
         return [
-            StoredTask(
-                row.number,
-                row.task_id,
-                row.queue,
-                json.loads(row.labels_json),
-                row.traceparent,
-                row.rollouts,
-                row.submitted_at,
-                row.body,
-                ended[row.number],
-            )
-            for row in rows
+            StoredTask(number, *of, labels_of(labels), traceparent, rollouts, at, body, ended[number])
+            for number, *of, labels, traceparent, rollouts, at, _, body in rows
         ]
 
 
 def result_of(row: Row[Any]) -> Result:
     """A result from its row."""
-    labels = json.loads(row.labels_json)
+    labels = labels_of(row.labels_json)
     group_size = row.rollouts if row.completes else 0
     rollout_id = f"{row.task_id}/{row.place}"
     return Result(row.number, row.task_id, rollout_id, row.queue, labels, row.outcome, row.reward, group_size, row.body)
