@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 
@@ -73,8 +74,9 @@ class Executor:
         )
         self._tombstones = store.tombstones()
         self._ending: set[str] = set()
-        recovery = Recovery(self.backlog, self.scheduler, store.attempts())
-        recovery.run(store.open_tasks(), now=time.monotonic(), wall=time.time())
+        with collector_paused():
+            recovery = Recovery(self.backlog, self.scheduler, store.attempts())
+            recovery.run(store.open_tasks(), now=time.monotonic(), wall=time.time())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -188,6 +190,17 @@ def lease_ids() -> Iterator[str]:
     """Ids that nobody else makes: this life of the executor's, and a number."""
     life = uuid.uuid4().hex[:16]
     return (f"{life}-{number}" for number in count(1))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """A backlog of 100,000 is a million objects, none garbage: searching them took a third of a restart."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def result_row(end: Ended, result: Result, task: OpenTask, ended_at: float) -> ResultRow:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from practicum.common.errors import AlreadyExists, ResourceExhausted
 from practicum.executor.backlog import Backlog, OpenTask, make_rollouts, queue_of, rollout_ids
-from practicum.executor.labels import labels_json
+from practicum.executor.labels import NONE, labels_json
 from practicum.executor.rows import TaskRow
 from practicum.executor.scheduler import Scheduler
 from practicum.executor.store import SqlStore
@@ -20,7 +20,6 @@ from practicum.executor.writer import Writer
 from practicum.v1 import task_pb2
 
 MAX_BACKLOG = 200_000
-NO_LABELS: Mapping[str, str] = {}
 
 
 class Offered(NamedTuple):
@@ -156,7 +155,7 @@ def make_id(request_id: str, index: int) -> str:
 
 def open_task(row: TaskRow, task: task_pb2.Task) -> OpenTask:
     """A new task."""
-    labels, cutoff = dict(task.labels) or NO_LABELS, task.straggler_cutoff.after_usable
+    labels, cutoff = dict(task.labels) or NONE, task.straggler_cutoff.after_usable
     number, task_id, queue, rollouts = row.number, row.task_id, row.queue, row.rollouts
     return OpenTask(number, task_id, queue, labels, row.traceparent, rollouts, row.body, rollouts, cutoff)
 
