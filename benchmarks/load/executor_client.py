@@ -11,12 +11,13 @@ from typing import Any
 from grpc import aio
 
 from load.closed_loop import ClosedLoop, Run, StandingBacklog
-from load.payload import EMPTY, task
+from load.payload import task
 from practicum.common.channels import OPTIONS, connect
-from practicum.v1 import executor_pb2, executor_pb2_grpc
+from practicum.v1 import executor_pb2, executor_pb2_grpc, task_pb2, trajectory_pb2
 
 Request = executor_pb2.StreamTrajectoriesRequest
 CREDITS = 10_000
+MakeTask = Callable[[str], task_pb2.Task]
 NUMBERS = itertools.count()
 BATCH = 1_000
 
@@ -30,21 +31,21 @@ class ExecutorClient:
         self._submits: set[asyncio.Task[None]] = set()
 
     async def keep_in_flight(
-        self, in_flight: int, *, rollouts: int, cpu: Callable[[], float], kind: str = EMPTY
+        self, in_flight: int, *, rollouts: int, cpu: Callable[[], float], make: MakeTask = task
     ) -> Run:
         """Runs so many rollouts, so many at a time."""
-        loop = self._loop = ClosedLoop(lambda ids: self._begin(ids, kind), rollouts, in_flight, f"r{next(NUMBERS)}-")
+        loop = self._loop = ClosedLoop(lambda ids: self._begin(ids, make), rollouts, in_flight, f"r{next(NUMBERS)}-")
         return await loop.run(cpu)
 
     async def fill(self, rollouts: int) -> None:
         """Submits so many, in batches as large as the client library's."""
         prefix = f"f{next(NUMBERS)}-"
         for first in range(0, rollouts, BATCH):
-            await self.submit([f"{prefix}{n}" for n in range(first, min(first + BATCH, rollouts))], EMPTY)
+            await self.submit([f"{prefix}{n}" for n in range(first, min(first + BATCH, rollouts))])
 
     def keep_depth(self) -> StandingBacklog:
         """From now on a rollout is submitted for each that ends."""
-        self._loop = StandingBacklog(lambda ids: self._begin(ids, EMPTY), f"s{next(NUMBERS)}-")
+        self._loop = StandingBacklog(lambda ids: self._begin(ids, task), f"s{next(NUMBERS)}-")
         return self._loop
 
     def rest(self) -> None:
@@ -58,7 +59,7 @@ class ExecutorClient:
         try:
             while (response := await call.read()) is not aio.EOF:
                 if self._loop is not None:
-                    self._loop.done([e.trajectory.task_id for e in response.events if e.HasField("trajectory")])
+                    self._loop.done([task_id(event) for event in response.events if event.HasField("trajectory")])
                 seen.put_nowait((response.events[-1].cursor, len(response.events)))
             raise ConnectionError("the executor ended the stream")
         except Exception as error:
@@ -68,14 +69,14 @@ class ExecutorClient:
         finally:
             acking.cancel()
 
-    def _begin(self, ids: list[str], kind: str) -> None:
-        submit = asyncio.create_task(self.submit(ids, kind))
+    def _begin(self, ids: list[str], make: MakeTask) -> None:
+        submit = asyncio.create_task(self.submit(ids, make))
         self._submits.add(submit)
         submit.add_done_callback(self._submitted)
 
-    async def submit(self, ids: list[str], kind: str) -> None:
+    async def submit(self, ids: list[str], make: MakeTask = task) -> None:
         """Submits these tasks together."""
-        tasks = [task(name, kind) for name in ids]
+        tasks = [make(name) for name in ids]
         await self.stub.SubmitTasks(executor_pb2.SubmitTasksRequest(tasks=tasks))
 
     def _submitted(self, submit: asyncio.Task[None]) -> None:
@@ -83,6 +84,13 @@ class ExecutorClient:
         error = None if submit.cancelled() else submit.exception()
         if self._loop is not None and error is not None:
             self._loop.failed(error)
+
+
+def task_id(event: executor_pb2.TrajectoryEvent) -> str:
+    """Whose trajectory it is. One that failed measures nothing."""
+    if event.trajectory.outcome != trajectory_pb2.OUTCOME_FINISHED:
+        raise RuntimeError(f"{event.trajectory.rollout_id} ended with {event.trajectory.error}")
+    return event.trajectory.task_id
 
 
 async def ack(call: Any, seen: asyncio.Queue[tuple[int, int]]) -> None:

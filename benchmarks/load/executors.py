@@ -29,7 +29,8 @@ def running_executor(durability: str, *flags: str) -> Iterator[Service]:
 def start_executor(services: Services, durability: str, *flags: str) -> Service:
     """Starts one, on a file that is kept as long as the services' folder."""
     database = str(services.folder / "executor.db")
-    return services.start("executor", "--database", database, "--durability", durability, *flags)
+    options = ("--database", database, "--durability", durability, "--exit-with-parent", str(os.getpid()))
+    return services.start("executor", *options, *flags)
 
 
 def node_commands(address: str, *, nodes: int = NODES, slots: int = SLOTS) -> list[Sequence[str]]:

@@ -39,7 +39,7 @@ STEPS = (
 )
 
 
-def task(task_id: str, kind: str) -> task_pb2.Task:
+def task(task_id: str, kind: str = EMPTY) -> task_pb2.Task:
     """One rollout."""
     return task_pb2.Task(id=task_id, instruction=INSTRUCTION, agent=task_pb2.AgentSpec(kind=kind))
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 BENCHMARKS = Path(__file__).parents[1]
 READY = "ready"
@@ -36,15 +37,29 @@ def children(
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Python programs that have said `ready` on their standard output; killed with the context."""
+    with programs(commands, python=python, variables=variables, stdout=subprocess.PIPE) as started:
+        for child, command in zip(started, commands, strict=True):
+            wait_ready(child, " ".join(command))
+        yield started
+
+
+@contextmanager
+def programs(
+    commands: Sequence[Sequence[str]],
+    *,
+    python: Path | str = sys.executable,
+    variables: Mapping[str, str] | None = None,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Python programs; killed with the context."""
     environment = os.environ | {"PYTHONPATH": str(BENCHMARKS)} | dict(variables or {})
     with ExitStack() as stack:
         started = []
         for command in commands:
-            child = subprocess.Popen([str(python), *command], env=environment, stdout=subprocess.PIPE)
+            child = subprocess.Popen([str(python), *command], env=environment, stdout=stdout, stderr=stderr)
             stack.callback(end, child)
             started.append(child)
-        for child, command in zip(started, commands, strict=True):
-            wait_ready(child, " ".join(command))
         yield started
 
 

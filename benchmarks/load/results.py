@@ -17,12 +17,12 @@ from figures import Figure, report
 from load.processes import BENCHMARKS
 
 
-def benchmark_parser(name: str, description: str | None) -> argparse.ArgumentParser:
+def benchmark_parser(name: str, description: str | None, *, repetitions: int = 5) -> argparse.ArgumentParser:
     """The flags that the executor's benchmarks share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = BENCHMARKS / "results" / f"{name}.json"
     parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="where the figures are written")
-    parser.add_argument("--repetitions", type=int, default=5, help="runs of each arm (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=repetitions, help="runs of each arm (default: %(default)s)")
     return parser
 
 

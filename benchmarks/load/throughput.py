@@ -12,7 +12,7 @@ from figures import Figure
 from load.closed_loop import Run
 from load.executor_client import executor_client
 from load.executors import executor_and_nodes
-from load.payload import EMPTY, MESSAGES, TOKENS, WHOLE
+from load.payload import EMPTY, MESSAGES, TOKENS, WHOLE, task
 from load.processes import cpu_seconds
 
 ROLLOUTS = {(EMPTY, 1): 200, (EMPTY, 8): 800, (EMPTY, 32): 3000, (EMPTY, 256): 6000, (WHOLE, 32): 400}
@@ -46,7 +46,9 @@ async def measure(durabilities: Sequence[str], loads: Sequence[tuple[str, int]],
             for (durability, kind, depth), found in runs.items():
                 client, cpu = arms[durability]
                 rollouts = ROLLOUTS[kind, depth]
-                found.append(await client.keep_in_flight(depth, rollouts=rollouts, cpu=cpu, kind=kind))
+                found.append(
+                    await client.keep_in_flight(depth, rollouts=rollouts, cpu=cpu, make=partial(task, kind=kind))
+                )
     return runs
 
 
