@@ -52,44 +52,54 @@ class Node:
         return requirement.agent_kind in self.agent_kinds and requirement.labels <= self.labels
 
 
+Entry = tuple[float, int, int, Node]
+"""Load, turn, number, node: the smallest is served next."""
+
+
 class Spare:
     """Nodes with room, the least loaded first; among equals the one that waited longest.
 
-    A heap in which every node with room has an entry that is not above its present (load, turn). A node whose load fell
-    is offered anew; an entry whose node's load rose is corrected when it is met. So a change costs O(log n).
+    A heap in which every node with room has one entry that counts and is not above its present (load, turn). A load
+    that rose is corrected when its entry is met, so that a change costs O(log n) and often nothing.
     """
 
-    __slots__ = ("_heap", "_room")
+    __slots__ = ("_counting", "_heap", "_room")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, int, Node]] = []
+        self._heap: list[Entry] = []
+        self._counting: dict[Node, Entry] = {}
         self._room = MIN_STALE
 
     def offer(self, node: Node) -> None:
-        """A node came, or its load fell."""
-        heapq.heappush(self._heap, (node.load, node.turn, node.number, node))
-        if len(self._heap) > self._room:
-            self._sweep()
+        """A node with room came, or its load fell."""
+        entry = (len(node.leases) + node.foreign) / node.slots, node.turn, node.number, node
+        present = self._counting.get(node)
+        if present is None or entry < present:
+            self._counting[node] = entry
+            heapq.heappush(self._heap, entry)
+            if len(self._heap) > self._room:
+                self._sweep()
 
     def best(self) -> Node | None:
         """The node to give something to."""
-        heap = self._heap
+        heap, counting = self._heap, self._counting
         while heap:
-            load, turn, number, node = heap[0]
-            if not node.has_room:
+            entry = heap[0]
+            load, turn, number, node = entry
+            if counting.get(node) is not entry:
                 heapq.heappop(heap)
-                continue
-            present = node.load
-            if load == present and turn == node.turn:
-                return node
-            if (load, turn) < (present, node.turn):
-                heapq.heapreplace(heap, (present, node.turn, number, node))
+            elif not node.has_room:
+                heapq.heappop(heap)
+                del counting[node]
+            elif turn != node.turn or load != node.load:
+                counting[node] = entry = (node.load, node.turn, number, node)
+                heapq.heapreplace(heap, entry)
             else:
-                heapq.heappop(heap)
+                return node
         return None
 
     def _sweep(self) -> None:
-        nodes = {node for *_, node in self._heap if node.has_room}
-        self._heap = [(node.load, node.turn, node.number, node) for node in nodes]
+        self._counting = {node: entry for node, entry in self._counting.items() if node.has_room}
+        self._heap = list(self._counting.values())
         heapq.heapify(self._heap)
         self._room = 2 * len(self._heap) + MIN_STALE

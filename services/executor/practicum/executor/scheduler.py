@@ -10,21 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
+from practicum.executor.backoff import Jitter, delay_seconds, no_jitter
+from practicum.executor.groups import Groups
+from practicum.executor.leases import Leases
 from practicum.executor.nodes import Node
 from practicum.executor.pending import Pending
 from practicum.executor.rollouts import Lease, Registration, Rollout, State
-from practicum.executor.shares import QueueCounts
+from practicum.executor.shares import QueueCounts, check_weights
 from practicum.executor.timers import Timers
 
 __all__ = ["Lease", "QueueCounts", "Registration", "Rollout", "Scheduler", "State"]
-
-MAX_BACKOFF_SECONDS = 60.0
-MAX_DOUBLINGS = 60
-
-
-def no_jitter() -> float:
-    """Every delay is as long as its back-off."""
-    return 0.0
 
 
 @dataclass(slots=True)
@@ -35,23 +30,19 @@ class Scheduler:
     new_lease_id: Callable[[], str]
     queue_weights: Mapping[str, float] = field(default_factory=dict)
     """The shares of queues; 1 for those that are not named."""
-    jitter: Callable[[], float] = no_jitter
-    """In [0, 1): a delay is shortened by up to half of it, so that what failed together does not come back together."""
+    jitter: Jitter = no_jitter
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
-    leases: dict[str, Lease] = field(default_factory=dict)
+    leases: Leases = field(default_factory=Leases)
     pending: Pending = field(init=False)
-    _groups: dict[str, list[Rollout]] = field(default_factory=dict)
+    _groups: Groups = field(default_factory=Groups)
     _turns: Iterator[int] = field(default_factory=lambda: count(1))
-    _expiries: Timers[Lease] = field(init=False)
     _schedule_by: Timers[Rollout] = field(init=False)
     _absences: Timers[Node] = field(init=False)
 
     def __post_init__(self) -> None:
-        if wrong := sorted(queue for queue, weight in self.queue_weights.items() if not weight > 0):
-            raise ValueError(f"the weight of queue {wrong[0]} is {self.queue_weights[wrong[0]]}; give more than 0")
+        check_weights(self.queue_weights)
         self.pending = Pending(self.queue_weights, self.nodes)
-        self._expiries = Timers(lambda lease: self.leases.get(lease.lease_id) is lease)
         self._schedule_by = Timers(never_began)
         self._absences = Timers(lambda node: self.nodes.get(node.node_id) is node and not node.connected)
 
@@ -66,11 +57,11 @@ class Scheduler:
 
     def group(self, task_id: str) -> list[str]:
         """The rollouts of a task that have not ended."""
-        return [rollout.rollout_id for rollout in self._groups.get(task_id, ())]
+        return self._groups.open(task_id)
 
     def stragglers(self, task_id: str, *, usable: int, after_usable: int) -> list[str]:
         """The rollouts to cut off, when so many of their group ended usable; 0 for `after_usable`: none ever."""
-        return self.group(task_id) if 0 < after_usable <= usable else []
+        return self._groups.stragglers(task_id, usable=usable, after_usable=after_usable)
 
     def submit(self, rollouts: Iterable[Rollout]) -> None:
         """Takes rollouts on, in their order."""
@@ -189,13 +180,7 @@ class Scheduler:
 
     def expire(self, now: float) -> list[Rollout]:
         """Gives up leases that were not renewed in time. Returns their rollouts: QUEUED again, or DEAD."""
-        given_up = []
-        for lease in self._expiries.pop(now):
-            if lease.expires_at > now:
-                self._expiries.add(lease.expires_at, lease)
-            else:
-                given_up.append(self._give_up(lease, now))
-        return given_up
+        return [self._give_up(lease, now) for lease in self.leases.late(now)]
 
     def overdue(self, now: float) -> list[Rollout]:
         """Ends rollouts that never began in time. Call it before `dispatch`, which does not ask."""
@@ -203,14 +188,14 @@ class Scheduler:
 
     def next_due(self) -> float | None:
         """When something may be due next, though nothing happens: a retry, a deadline, the end of a lease."""
-        timers = (self._expiries, self._schedule_by, self._absences, self.pending)
+        timers = (self.leases, self._schedule_by, self._absences, self.pending)
         return min((due for timer in timers if (due := timer.next_due()) is not None), default=None)
 
     def _take_on(self, rollout: Rollout) -> None:
         if rollout.rollout_id in self.rollouts:
             raise ValueError(f"rollout {rollout.rollout_id} was submitted before")
         self.rollouts[rollout.rollout_id] = rollout
-        self._groups.setdefault(rollout.task_id, []).append(rollout)
+        self._groups.add(rollout)
 
     def _assign(self, rollout: Rollout, node: Node, now: float) -> Lease:
         self.pending.serve(rollout)
@@ -221,8 +206,7 @@ class Scheduler:
 
     def _grant(self, rollout: Rollout, node: Node, lease: Lease) -> None:
         rollout.state, rollout.lease_id, rollout.node_id = State.RUNNING, lease.lease_id, node.node_id
-        self.leases[lease.lease_id] = lease
-        self._expiries.add(lease.expires_at, lease)
+        self.leases.grant(lease)
         node.leases.add(lease.lease_id)
         node.turn = next(self._turns)
 
@@ -241,12 +225,8 @@ class Scheduler:
         if rollout.failures >= rollout.max_attempts:
             return self._end_running(rollout, State.DEAD)
         rollout.state, rollout.node_id = State.QUEUED, None
-        self.pending.delay(rollout, now + self._backoff(rollout))
+        self.pending.delay(rollout, now + delay_seconds(rollout.backoff_seconds, rollout.failures, self.jitter))
         return rollout
-
-    def _backoff(self, rollout: Rollout) -> float:
-        doubled = rollout.backoff_seconds * 2.0 ** min(rollout.failures - 1, MAX_DOUBLINGS)
-        return min(doubled, MAX_BACKOFF_SECONDS) * (1 - self.jitter() / 2)
 
     def _end_running(self, rollout: Rollout, state: State) -> Rollout:
         self.pending.ended_running(rollout)
@@ -260,10 +240,7 @@ class Scheduler:
     def _end(self, rollout: Rollout, state: State) -> Rollout:
         rollout.state = state
         del self.rollouts[rollout.rollout_id]
-        group = self._groups[rollout.task_id]
-        group.remove(rollout)
-        if not group:
-            del self._groups[rollout.task_id]
+        self._groups.remove(rollout)
         return rollout
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from practicum.executor.lines import Line
+
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e6
+
+
+def check_weights(weights: Mapping[str, float]) -> None:
+    """Raises ValueError for a weight that virtual time cannot be divided by."""
+    for queue, weight in weights.items():
+        if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+            raise ValueError(f"the weight of queue {queue} is {weight}; give {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
 
 
 @dataclass(slots=True)
