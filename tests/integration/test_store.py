@@ -1,4 +1,4 @@
-"""The store on a real database."""
+"""The store: one suite over SQLite and PostgreSQL, and what is of a file alone."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from practicum.common.errors import ConfigError
 from practicum.executor.batch import Batch
 from practicum.executor.changes import BuryTasks, Consumer, DeadLetter, ForgetConsumer, OpenConsumer, Requeue
 from practicum.executor.cursors import group_cursor, trajectory_cursor
+from practicum.executor.leader_lease import LostLeadership
 from practicum.executor.retention import ExpireConsumers, Keep, Prune
 from practicum.executor.rows import AttemptRow, JournalRow, ResultRow, TaskRow
 from practicum.executor.store import SqlStore
@@ -26,16 +28,24 @@ WRITE_THEN_HANG = """
 import sys, time
 sys.path.insert(0, sys.argv[3])
 from test_store import filled
+from practicum.common.logging import configure_logging
 from practicum.executor.store import SqlStore
+configure_logging()
 filled(SqlStore(sys.argv[1], durability=sys.argv[2]))
 print("written", flush=True)
 time.sleep(60)
 """
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """What `--database` may be given: the path of a file, or the URL of an empty database."""
+    return str(tmp_path / "executor.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
-    store = SqlStore(tmp_path / "executor.db")
+def store(database: str) -> Iterator[SqlStore]:
+    store = SqlStore(database)
     yield store
     store.close()
 
@@ -186,10 +196,45 @@ def test_dead_letters_are_taken_back(store: SqlStore) -> None:
     assert store.last_numbers() == (2, 2)
 
 
-def test_two_executors_on_one_file_are_refused(store: SqlStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("durability", ["full", "process"])
+def test_kill_9_loses_nothing_that_was_written(database: str, durability: str) -> None:
+    """The process dies without a chance to close the database."""
+    command = [sys.executable, "-c", WRITE_THEN_HANG, database, durability, str(Path(__file__).parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "written\n"
+        os.kill(process.pid, signal.SIGKILL)
+    store = SqlStore(database, durability=durability)
+    assert list(store.attempts()) == [(1, 1)]
+    assert [r.body for r in store.results_after(0, 10)] == [b"result"]
+    store.close()
+
+
+def test_a_refused_transaction_writes_nothing(database: str) -> None:
+    """The fence speaks first."""
+    led = [True]
+
+    def fence(connection: Connection) -> None:
+        if not led[0]:
+            raise LostLeadership
+
+    store = SqlStore(database, fence=fence)
+    commit(store, lambda batch: batch.add_tasks([task_row(1, "t")]))
+    led[0] = False
+    with pytest.raises(LostLeadership):
+        commit(store, lambda batch: batch.add_tasks([task_row(2, "u")]))
+    assert [t.task_id for t in store.open_tasks()] == ["t"]
+    store.close()
+    with pytest.raises(LostLeadership):
+        SqlStore(database, fence=fence)
+
+
+def test_two_executors_on_one_file_are_refused(tmp_path: Path) -> None:
     """Both would give out its work."""
+    path = tmp_path / "executor.db"
+    store = SqlStore(path)
     with pytest.raises(ConfigError, match="another executor has it open"):
-        SqlStore(tmp_path / "executor.db")
+        SqlStore(path)
+    store.close()
 
 
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
@@ -200,15 +245,16 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         SqlStore(path)
 
 
-@pytest.mark.parametrize("durability", ["full", "process"])
-def test_kill_9_loses_nothing_that_was_written(tmp_path: Path, durability: str) -> None:
-    """The process dies without a chance to close the file."""
-    path = tmp_path / "executor.db"
-    command = [sys.executable, "-c", WRITE_THEN_HANG, str(path), durability, str(Path(__file__).parent)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline() == "written\n"
-        os.kill(process.pid, signal.SIGKILL)
-    store = SqlStore(path, durability=durability)
-    assert list(store.attempts()) == [(1, 1)]
-    assert [r.body for r in store.results_after(0, 10)] == [b"result"]
-    store.close()
+@pytest.mark.parametrize("wrong", ["mysql://a@b/c", "sqlite://", "postgresql://user:secret@[/x", "://"])
+def test_other_databases_are_refused(wrong: str) -> None:
+    """With what would be right, and without a password."""
+    with pytest.raises(ConfigError) as refused:
+        SqlStore(wrong)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_database_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The password is not."""
+    with pytest.raises(ConfigError, match=r"postgresql\+psycopg://user:\*\*\*@/name") as refused:
+        SqlStore(f"postgresql://user:secret@/name?host={tmp_path}")
+    assert "secret" not in str(refused.value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from practicum.common.errors import ConfigError
 from practicum.executor.batch import Batch
 from practicum.executor.cursors import first_after
 from practicum.executor.engine import lock_file, open_engine, parse_url
+from practicum.executor.labels import labels_of
 from practicum.executor.migrations import SchemaRefused, migrate
 from practicum.executor.results import Result
 from practicum.executor.rows import AttemptRow
@@ -75,13 +75,10 @@ class SqlStore:
         self._statements = Statements(self._engine.dialect)
         self._fence = fence or (lambda connection: None)
         try:
-            with self._engine.begin() as connection:
-                self._fence(connection)
-                migrate(connection)
-        except (DatabaseError, SchemaRefused) as error:
+            self._prepare()
+        except BaseException:
             self.close()
-            shown, wrong = url.render_as_string(), getattr(error, "orig", error)
-            raise ConfigError(f"--database {shown}: {wrong}; give another, or move this one away") from error
+            raise
 
     def commit(self, batch: Batch) -> list[Any]:
         """Writes a batch in one transaction. Returns what came of its changes after it is durable.
@@ -176,6 +173,15 @@ class SqlStore:
         if self._lock is not None:
             self._lock.close()
 
+    def _prepare(self) -> None:
+        try:
+            with self._engine.begin() as connection:
+                self._fence(connection)
+                migrate(connection)
+        except (DatabaseError, SchemaRefused) as error:
+            shown, wrong = self._engine.url.render_as_string(), getattr(error, "orig", error)
+            raise ConfigError(f"--database {shown}: {wrong}; give another, or move this one away") from error
+
     def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         with self._engine.connect() as connection:
             return connection.execute(query).all()
@@ -190,8 +196,8 @@ class SqlStore:
                 ended[r.task_number].append(end)
         # Unpacked rather than by name: a restart reads every open task.
         return [
-            StoredTask(number, *of, labels_of(labels), traceparent, rollouts, at, body, ended[number])
-            for number, *of, labels, traceparent, rollouts, at, _, body in rows
+            StoredTask(number, task_id, queue, labels_of(labels), trace, rollouts, at, body, ended[number])
+            for number, task_id, queue, labels, trace, rollouts, at, _, body in rows
         ]
 
 
