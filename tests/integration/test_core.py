@@ -79,6 +79,21 @@ async def test_a_task_id_with_another_body_is_refused_and_nothing_is_taken(store
     assert open_tasks(store) == {"a"}
 
 
+async def test_ids_of_tasks_that_ended_stay_taken(store: SqlStore) -> None:
+    """A repeat is answered as before, and begins nothing; another body is refused, with all of its request."""
+    executor = Executor(store)
+    async with executor.running():
+        await executor.submit([task("a"), task("open")])
+        await executor.cancel(["a"], {}, "not wanted")
+        again = await executor.submit([task("a"), task("b")])
+        assert [task_id for task_id, _ in again] == ["a", "b"]
+        with pytest.raises(AlreadyExists):
+            await executor.submit([task("c"), task("a", "something else"), task("open")])
+    assert open_tasks(store) == {"open", "b"}
+    assert {rollout.task_id for rollout in executor.scheduler.rollouts.values()} == {"open", "b"}
+    assert set(executor.backlog.tasks) == {"open", "b"}
+
+
 async def test_a_full_backlog_takes_nothing_of_a_request(store: SqlStore) -> None:
     """And says when to come back."""
     executor = Executor(store, Settings(max_backlog=3))

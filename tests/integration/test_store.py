@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Connection
 
 from practicum.common.errors import ConfigError
-from practicum.executor.batch import Batch
+from practicum.executor.batch import Batch, TasksKnown
 from practicum.executor.changes import BuryTasks, Consumer, DeadLetter, ForgetConsumer, OpenConsumer, Requeue
 from practicum.executor.cursors import group_cursor, trajectory_cursor
 from practicum.executor.leader_lease import LostLeadership
@@ -61,6 +61,10 @@ def commit(store: SqlStore, fill: Callable[[Batch], Any]) -> list[Any]:
     return asyncio.run(write())
 
 
+def ignore(rows: object) -> None:
+    """Nobody has to take anything back."""
+
+
 def task_row(number: int, task_id: str, rollouts: int = 1, labels: str = "{}") -> TaskRow:
     return TaskRow(number, task_id, "default", labels, "", rollouts, 1.0, True, task_id.encode())
 
@@ -71,7 +75,7 @@ def result_row(number: int, task: int, place: int = 0, *, state: str = "done", c
 
 def filled(store: SqlStore) -> SqlStore:
     """Task 1 `t` of two rollouts: the first has ended, the second is at work. Task 2 `u` waits."""
-    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 2), task_row(2, "u")]))
+    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 2), task_row(2, "u")], ignore))
     commit(store, lambda batch: batch.put_attempt(AttemptRow(1, 0, 1, 0, "l0", "node", "life")))
     commit(store, lambda batch: batch.put_attempt(AttemptRow(1, 1, 2, 1, "l1", "node", "life")))
     commit(store, lambda batch: batch.end_rollout(result_row(1, 1), b"result"))
@@ -92,7 +96,7 @@ def test_a_batch_that_is_written_twice_is_as_if_written_once(store: SqlStore) ->
 
     async def twice() -> None:
         batch = Batch()
-        batch.add_tasks([task_row(1, "t", 2)])
+        batch.add_tasks([task_row(1, "t", 2)], ignore)
         batch.put_attempt(AttemptRow(1, 1, 1, 0, "l", "n", "i"))
         batch.end_rollout(result_row(1, 1), b"result")
         batch.messages.append(JournalRow("t/0", 1, "m", b"message"))
@@ -107,6 +111,19 @@ def test_a_batch_that_is_written_twice_is_as_if_written_once(store: SqlStore) ->
     assert list(store.tombstones()) == ["x"]
 
 
+def test_a_task_whose_id_is_taken_is_told_with_nothing_written(store: SqlStore) -> None:
+    """Whether it is a repeat or another task is for whoever asked to say."""
+    filled(store)
+
+    def fill(batch: Batch) -> None:
+        batch.add_tasks([task_row(3, "new"), task_row(4, "t")], ignore)
+
+    with pytest.raises(TasksKnown) as known:
+        commit(store, fill)
+    assert known.value.bodies == {"t": b"t"}
+    assert store.known_bodies(["new"]) == {}
+
+
 def test_a_closed_task_is_open_no_more(store: SqlStore) -> None:
     """Its id stays known."""
     filled(store)
@@ -119,7 +136,7 @@ def test_a_closed_task_is_open_no_more(store: SqlStore) -> None:
 
 def test_results_are_read_from_a_cursor(store: SqlStore) -> None:
     """In order of completion, a page at a time; a group's completion comes after its last trajectory."""
-    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 5)]))
+    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 5)], ignore))
     for number, place in enumerate((3, 1, 4, 0), start=1):
         commit(store, lambda batch, n=number, p=place: batch.end_rollout(result_row(n, 1, p), b""))
     commit(store, lambda batch: batch.end_rollout(result_row(5, 1, 2, completes=True), b""))
@@ -164,7 +181,7 @@ def test_unused_consumers_are_forgotten(store: SqlStore) -> None:
 
 def test_only_what_every_consumer_acked_is_pruned(store: SqlStore) -> None:
     """By age or by size; nothing while there is no consumer."""
-    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 4)]))
+    commit(store, lambda batch: batch.add_tasks([task_row(1, "t", 4)], ignore))
     for number in range(1, 5):
         commit(store, lambda batch, n=number: batch.end_rollout(result_row(n, 1, n - 1), b"result"))
         commit(store, lambda batch, n=number: batch.messages.append(JournalRow(f"t/{n - 1}", 1, "m", b"")))
@@ -218,10 +235,10 @@ def test_a_refused_transaction_writes_nothing(database: str) -> None:
             raise LostLeadership
 
     store = SqlStore(database, fence=fence)
-    commit(store, lambda batch: batch.add_tasks([task_row(1, "t")]))
+    commit(store, lambda batch: batch.add_tasks([task_row(1, "t")], ignore))
     led[0] = False
     with pytest.raises(LostLeadership):
-        commit(store, lambda batch: batch.add_tasks([task_row(2, "u")]))
+        commit(store, lambda batch: batch.add_tasks([task_row(2, "u")], ignore))
     assert [t.task_id for t in store.open_tasks()] == ["t"]
     store.close()
     with pytest.raises(LostLeadership):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -46,6 +47,8 @@ class OpenTask:
     cutoff: int = 0
     """So many usable rollouts are enough; 0: all are wanted."""
     usable: int = 0
+    kept: asyncio.Future[None] | None = None
+    """Until the task is on disk: who repeats the submit waits for this as well."""
 
     @property
     def task(self) -> task_pb2.Task:

@@ -8,42 +8,78 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.engine import Connection
+from sqlalchemy.engine.interfaces import DBAPICursor
 
+from practicum.common.errors import AlreadyExists
 from practicum.executor.changes import Change
 from practicum.executor.rows import AttemptRow, JournalRow, ResultRow, TaskRow, TrajectoryRow
 from practicum.executor.statements import Statements
 
+Withdraw = Callable[[Sequence[TaskRow]], None]
 Place = tuple[int, int]
 """A rollout: its task's number, and its place in the group."""
+
+
+class TasksKnown(Exception):
+    """Tasks whose ids are taken, with the serialized Tasks that have them. Nothing was written."""
+
+    def __init__(self, bodies: Mapping[str, bytes]) -> None:
+        super().__init__(f"{len(bodies)} tasks are known")
+        self.bodies = bodies
+
+
+@dataclass(slots=True, eq=False)
+class Submit:
+    """The new tasks of one request."""
+
+    rows: list[TaskRow]
+    withdraw: Withdraw
+    kept: asyncio.Future[None]
+
+    def refuse(self, error: Exception) -> set[int]:
+        """None is taken."""
+        numbers = self.drop(self.rows)
+        if not self.kept.done():
+            self.kept.set_exception(error)
+            self.kept.exception()  # Whoever waited may have gone: it is nobody's then.
+        return numbers
+
+    def drop(self, rows: Sequence[TaskRow]) -> set[int]:
+        """These are not taken. Returns their numbers."""
+        self.withdraw(rows)
+        numbers = {row.number for row in rows}
+        self.rows = [row for row in self.rows if row.number not in numbers]
+        return numbers
 
 
 @dataclass(slots=True)
 class Batch:
     """Rows, other changes, and what is to be done once they are on disk."""
 
-    tasks: list[TaskRow] = field(default_factory=list)
     attempts: dict[Place, AttemptRow] = field(default_factory=dict)
     ended: list[Place] = field(default_factory=list)
-    results: list[ResultRow] = field(default_factory=list)
-    trajectories: list[TrajectoryRow] = field(default_factory=list)
+    results: dict[int, ResultRow] = field(default_factory=dict)
+    trajectories: dict[int, TrajectoryRow] = field(default_factory=dict)
     closed: list[int] = field(default_factory=list)
     messages: list[JournalRow] = field(default_factory=list)
     acks: dict[str, int] = field(default_factory=dict)
     _changes: list[tuple[Change, asyncio.Future[Any]]] = field(default_factory=list)
-    _submits: list[asyncio.Future[None]] = field(default_factory=list)
+    _submits: list[Submit] = field(default_factory=list)
     _effects: list[Callable[[], None]] = field(default_factory=list)
 
-    def add_tasks(self, rows: Sequence[TaskRow]) -> asyncio.Future[None]:
-        """Keeps tasks. The future tells when they are on disk, or why they could not be taken."""
-        self.tasks.extend(rows)
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._submits.append(kept)
-        return kept
+    def add_tasks(self, rows: Sequence[TaskRow], withdraw: Withdraw) -> asyncio.Future[None]:
+        """Keeps tasks. The future tells when they are on disk, or why they were not taken.
+
+        `withdraw` is called with those that are not: all of them, or those that are known already.
+        """
+        submit = Submit(list(rows), withdraw, asyncio.get_running_loop().create_future())
+        self._submits.append(submit)
+        return submit.kept
 
     def put_attempt(self, row: AttemptRow) -> None:
         """Keeps how far a rollout is; the newest counts."""
@@ -54,8 +90,8 @@ class Batch:
         place = (result.task_number, result.place)
         self.attempts.pop(place, None)
         self.ended.append(place)
-        self.results.append(result)
-        self.trajectories.append(TrajectoryRow(result.number, body))
+        self.results[result.number] = result
+        self.trajectories[result.number] = TrajectoryRow(result.number, body)
         if result.completes:
             self.closed.append(result.task_number)
 
@@ -75,49 +111,81 @@ class Batch:
         """Does something in the event loop once all this is on disk; effects keep their order."""
         self._effects.append(effect)
 
+    def holds(self, result_number: int) -> bool:
+        """Whether a result is among what is written."""
+        return result_number in self.results
+
     def write(self, connection: Connection, statements: Statements) -> list[Any]:
-        """Within a transaction, in any thread. Returns what came of the changes."""
+        """Within a transaction, in any thread. Returns what came of the changes. Raises TasksKnown."""
+        cursor = connection.connection.cursor()
+        self._write_tasks(cursor, connection, statements)
         now = time.time()
         work: tuple[tuple[str, Sequence[tuple[Any, ...]]], ...] = (
-            (statements.add_tasks, self.tasks),
             (statements.drop_attempts, self.ended),
             (statements.put_attempts, list(self.attempts.values())),
-            (statements.add_results, self.results),
-            (statements.add_trajectories, self.trajectories),
+            (statements.add_results, list(self.results.values())),
+            (statements.add_trajectories, list(self.trajectories.values())),
             (statements.close_tasks, [(number,) for number in self.closed]),
             (statements.add_messages, self.messages),
             (statements.move_consumers, [(to, now, name) for name, to in self.acks.items()]),
         )
-        cursor = connection.connection.cursor()
         for statement, rows in work:
             if rows:
                 cursor.executemany(statement, rows)
         cursor.close()
         return [change.apply(connection) for change, _ in self._changes]
 
+    def _write_tasks(self, cursor: DBAPICursor, connection: Connection, statements: Statements) -> None:
+        rows = [row for submit in self._submits for row in submit.rows]
+        if not rows:
+            return
+        cursor.executemany(statements.add_tasks, rows)
+        if cursor.rowcount != len(rows):
+            numbers = {row.task_id: row.number for row in rows}
+            known = statements.known_tasks(connection, list(numbers))
+            others = {task_id: body for task_id, number, body in known if number != numbers[task_id]}
+            if others:  # Else they are our own, of a commit that was cut off.
+                raise TasksKnown(others)
+
     def written(self, answers: Sequence[Any]) -> None:
         """All this is on disk: everybody is told."""
-        for kept in self._submits:
-            settle(kept, None)
+        for submit in self._submits:
+            settle(submit.kept, None)
         for (_, made), answer in zip(self._changes, answers, strict=True):
             settle(made, answer)
         for effect in self._effects:
             effect()
 
-    def refuse_tasks(self, error: Exception) -> None:
-        """Takes the new tasks out again with all that was decided of them, and tells their submitters."""
-        refused = {row.number for row in self.tasks}
-        self.tasks = []
-        self.attempts = {place: row for place, row in self.attempts.items() if place[0] not in refused}
-        self.ended = [place for place in self.ended if place[0] not in refused]
-        numbers = {row.number for row in self.results if row.task_number in refused}
-        self.results = [row for row in self.results if row.number not in numbers]
-        self.trajectories = [row for row in self.trajectories if row.number not in numbers]
-        self.closed = [number for number in self.closed if number not in refused]
+    def refuse_tasks(self, error: Exception) -> set[int]:
+        """Takes the new tasks out again, and tells their submitters. Returns the numbers of the tasks."""
         submits, self._submits = self._submits, []
-        for kept in submits:
-            if not kept.done():
-                kept.set_exception(error)
+        return {number for submit in submits for number in submit.refuse(error)}
+
+    def reject_known(self, known: Mapping[str, bytes]) -> set[int]:
+        """Takes tasks out whose ids are taken: repeats of the same body, and all of a submit with another body."""
+        rejected: set[int] = set()
+        for submit in list(self._submits):
+            taken = [row for row in submit.rows if row.task_id in known]
+            if other := [row.task_id for row in taken if known[row.task_id] != row.body]:
+                self._submits.remove(submit)
+                rejected |= submit.refuse(reused(other[0]))
+            elif taken:
+                rejected |= submit.drop(taken)
+        return rejected
+
+    def forget(self, task_numbers: Collection[int]) -> None:
+        """Takes out what was decided of tasks that were not taken."""
+        self.attempts = {place: row for place, row in self.attempts.items() if place[0] not in task_numbers}
+        self.ended = [place for place in self.ended if place[0] not in task_numbers]
+        self.results = {n: row for n, row in self.results.items() if row.task_number not in task_numbers}
+        self.trajectories = {n: row for n, row in self.trajectories.items() if n in self.results}
+        self.closed = [number for number in self.closed if number not in task_numbers]
+
+
+def reused(task_id: str) -> AlreadyExists:
+    """Tells that an id is taken."""
+    detail = f"task {task_id} was submitted before with another body; choose another id"
+    return AlreadyExists(detail, reason="TASK_ID_REUSED", metadata={"task_id": task_id})
 
 
 def settle(future: asyncio.Future[Any], answer: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 
 from practicum.common.errors import Aborted, FailedPrecondition, InvalidArgument, PracticumError, Unavailable
 from practicum.executor.bell import Bell
@@ -35,7 +36,7 @@ class ConsumerStream:
         self._error: PracticumError | None = None
         self._ended = False
         self._closing = False
-        self._kept: asyncio.Future[None] | None = None
+        self._kept = consumer.cursor
 
     def grant(self, credits: int) -> None:
         """Allows so many further events."""
@@ -49,9 +50,13 @@ class ConsumerStream:
             raise FailedPrecondition(detail, reason="CURSOR_AHEAD")
         if cursor > self._acked:
             self._acked = cursor
-            batch = self._executor.writer.gather()
+            # Nobody waits for an ack to be on disk, and what a crash forgets comes again.
+            batch = self._executor.writer.gather_later()
             batch.acks[self._consumer.name] = cursor
-            self._kept = batch.done()
+            batch.then(partial(self._keep, cursor))
+
+    def _keep(self, cursor: int) -> None:
+        self._kept = cursor
 
     def reader_ended(self, error: PracticumError | None) -> None:
         """The consumer closed its side (it gets what is there now), or said something wrong."""
@@ -78,8 +83,8 @@ class ConsumerStream:
                 break
             if not events and not self._ended:
                 await news.wait()
-        if self._kept is not None:
-            await self._kept  # A stream that ends in order leaves its last ack on disk.
+        if self._kept < self._acked:
+            await self._executor.writer.gather().done()  # A stream that ends in order leaves its last ack on disk.
         if self._error is not None:
             raise self._error
 

@@ -88,12 +88,12 @@ class Executor:
         self, tasks: Sequence[task_pb2.Task], *, request_id: str = "", traceparent: str = ""
     ) -> list[tuple[str, list[str]]]:
         """Accepts tasks durably; repeats of the same body change nothing. Returns their ids and their rollouts'."""
-        new = await self.intake.unknown(tasks, request_id)
-        kept = self.intake.accept(new.values(), traceparent)
-        if early := [task_id for task_id in new.keys() & self._tombstones.keys() if self._buried(task_id)]:
+        accepted = await self.intake.accept(tasks, request_id, traceparent)
+        if early := [task_id for task_id in accepted.new if self._tombstones.get(task_id, 0.0) > time.time()]:
             self._cancel(early, "cancelled before it was submitted")
         self.work.set()
-        await asyncio.shield(kept)
+        for kept in accepted.waits:
+            await asyncio.shield(kept)
         return [(task.id, rollout_ids(task.id, task.rollouts)) for task in tasks]
 
     async def cancel(self, task_ids: Iterable[str], labels: Mapping[str, str], reason: str) -> int:
@@ -119,7 +119,7 @@ class Executor:
             results.append(result)
             batch.end_rollout(result_row(end, result, task, now), end.body)
             self._ending.add(result.rollout_id)
-        batch.then(lambda: self._kept(results))
+        batch.then(lambda: self._kept([result for result in results if batch.holds(result.number)]))
         self.work.set()
         for end in ended:
             self._cut_stragglers(end)
@@ -174,9 +174,6 @@ class Executor:
     def _open_rollouts(self, task: OpenTask) -> list[Rollout]:
         found = (self.scheduler.rollouts.get(rollout_id) for rollout_id in rollout_ids(task.task_id, task.rollouts))
         return [rollout for rollout in found if rollout is not None]
-
-    def _buried(self, task_id: str) -> bool:
-        return self._tombstones[task_id] > time.time()
 
     def _bury(self, task_ids: Sequence[str]) -> None:
         """Remembers cancels of tasks that are not known yet."""

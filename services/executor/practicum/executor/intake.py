@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from practicum.common.errors import AlreadyExists, ResourceExhausted
+from practicum.common.errors import ResourceExhausted
 from practicum.executor.backlog import Backlog, OpenTask, make_rollouts, queue_of, rollout_ids
+from practicum.executor.batch import reused
 from practicum.executor.labels import NONE, labels_json
 from practicum.executor.rows import TaskRow
 from practicum.executor.scheduler import Scheduler
@@ -27,6 +27,13 @@ class Offered(NamedTuple):
 
     task: task_pb2.Task
     body: bytes
+
+
+class Accepted(NamedTuple):
+    """The ids of tasks that are new, and what to wait for before anybody is told."""
+
+    new: list[str]
+    waits: list[asyncio.Future[None]]
 
 
 class Intake:
@@ -50,34 +57,26 @@ class Intake:
         self._last_number = last_number
         self.max_backlog = max_backlog
         self.queue_limits = queue_limits or {}
-        self._watches: dict[int, dict[str, bytes]] = {}
 
-    async def unknown(self, tasks: Sequence[task_pb2.Task], request_id: str) -> dict[str, Offered]:
-        """Checks tasks, gives them ids, and returns those that are new, by id."""
+    async def accept(self, tasks: Sequence[task_pb2.Task], request_id: str, traceparent: str) -> Accepted:
+        """Checks tasks, gives them ids, and takes on those that are new, at once; nobody is to be told before `kept`.
+
+        Whether a task ended long ago, and its id is taken, is found out by the transaction that keeps it: then it is as
+        if it had never come.
+        """
         check_tasks(tasks, max_rollouts=min(MAX_ROLLOUTS, self.max_backlog))
-        made = [not task.id and not request_id for task in tasks]
         for index, task in enumerate(tasks):
             task.id = task.id or make_id(request_id, index)
-        asked = [task.id for task, new in zip(tasks, made, strict=True) if not new]
-        with self._watching() as known:
-            if asked:
-                known |= await asyncio.to_thread(self._store.known_bodies, asked)
-        return self._new_of(tasks, known)
-
-    def accept(self, offered: Iterable[Offered], traceparent: str) -> asyncio.Future[None]:
-        """Takes new tasks on at once. The future tells when they are on disk, or why they were refused after all."""
-        offered = list(offered)
-        self.make_room([offer.task for offer in offered])
-        now, wall = time.monotonic(), time.time()
-        rows = []
-        for offer in offered:
-            row = self._row(offer, traceparent, wall)
-            rows.append(row)
-            self._backlog.add(open_task(row, offer.task))
-            self._scheduler.submit(make_rollouts(offer.task, rollout_ids(row.task_id, row.rollouts), now=now))
-        kept = self._writer.gather().add_tasks(rows)
-        kept.add_done_callback(lambda kept: self._withdraw(rows) if kept.exception() is not None else None)
-        return kept
+        new, repeats = self._divide(tasks)
+        try:
+            self.make_room([offer.task for offer in new])
+        except ResourceExhausted:
+            new = await self._without_known(new)  # A repeat of what ended adds nothing to a full backlog.
+            self.make_room([offer.task for offer in new])
+        waits = [kept for task in repeats if (kept := task.kept) is not None]
+        if new:
+            waits.append(self._take_on(new, traceparent))
+        return Accepted([offer.task.id for offer in new], waits)
 
     def make_room(self, tasks: Sequence[task_pb2.Task]) -> None:
         """Raises ResourceExhausted when so many more rollouts would exceed a limit."""
@@ -95,41 +94,46 @@ class Intake:
                 raise full(f"{standing} rollouts of queue {queue} wait or run, and {limit} is its limit", "QUEUE_FULL")
 
     def left(self, task: OpenTask) -> None:
-        """A task's end is on disk. Who looks for known tasks just now may have asked the store before that."""
+        """A task's end is on disk: it leaves memory."""
         if task.open == 0 and self._backlog.tasks.get(task.task_id) is task:
             del self._backlog.tasks[task.task_id]
-            for watch in self._watches.values():
-                watch[task.task_id] = task.body
 
-    @contextmanager
-    def _watching(self) -> Iterator[dict[str, bytes]]:
-        watch: dict[str, bytes] = {}
-        self._watches[id(watch)] = watch
-        try:
-            yield watch
-        finally:
-            del self._watches[id(watch)]
-
-    def _new_of(self, tasks: Sequence[task_pb2.Task], known: Mapping[str, bytes]) -> dict[str, Offered]:
+    def _divide(self, tasks: Sequence[task_pb2.Task]) -> tuple[list[Offered], list[OpenTask]]:
+        """Those that memory does not know, and those that it does."""
         new: dict[str, Offered] = {}
+        repeats = []
         for task in tasks:
             offer = Offered(task, task.SerializeToString(deterministic=True))
-            before = self._body_of(task.id, known, new)
-            if before is None:
+            standing = self._backlog.tasks.get(task.id) or new.get(task.id)
+            if standing is None:
                 new[task.id] = offer
-            elif before != offer.body:
-                raise AlreadyExists(
-                    f"task {task.id} was submitted before with another body; choose another id",
-                    reason="TASK_ID_REUSED",
-                    metadata={"task_id": task.id},
-                )
-        return new
+            elif standing.body != offer.body:
+                raise reused(task.id)
+            elif isinstance(standing, OpenTask):
+                repeats.append(standing)
+        return list(new.values()), repeats
 
-    def _body_of(self, task_id: str, known: Mapping[str, bytes], new: Mapping[str, Offered]) -> bytes | None:
-        """The task of that id as it was accepted before, or is about to be."""
-        if (standing := self._backlog.tasks.get(task_id)) is not None:
-            return standing.body
-        return new[task_id].body if task_id in new else known.get(task_id)
+    async def _without_known(self, offered: Sequence[Offered]) -> list[Offered]:
+        known = await asyncio.to_thread(self._store.known_bodies, [offer.task.id for offer in offered])
+        if conflicts := [o.task.id for o in offered if known.get(o.task.id, o.body) != o.body]:
+            raise reused(conflicts[0])
+        return [offer for offer in offered if offer.task.id not in known and offer.task.id not in self._backlog.tasks]
+
+    def _take_on(self, new: Sequence[Offered], traceparent: str) -> asyncio.Future[None]:
+        now, wall = time.monotonic(), time.time()
+        rows = [self._row(offer, traceparent, wall) for offer in new]
+        kept = self._writer.gather().add_tasks(rows, self._withdraw)
+        for row, offer in zip(rows, new, strict=True):
+            task = open_task(row, offer.task, kept)
+            self._backlog.add(task)
+            self._scheduler.submit(make_rollouts(offer.task, rollout_ids(row.task_id, row.rollouts), now=now))
+        kept.add_done_callback(lambda _: self._durable(rows))
+        return kept
+
+    def _durable(self, rows: Sequence[TaskRow]) -> None:
+        for row in rows:
+            if (task := self._backlog.tasks.get(row.task_id)) is not None and task.number == row.number:
+                task.kept = None
 
     def _row(self, offer: Offered, traceparent: str, wall: float) -> TaskRow:
         self._last_number += 1
@@ -140,7 +144,7 @@ class Intake:
         )
 
     def _withdraw(self, rows: Sequence[TaskRow]) -> None:
-        """The store could not be written: it is as if the tasks had never come."""
+        """The store did not take these tasks: it is as if they had never come."""
         for row in rows:
             if (task := self._backlog.tasks.get(row.task_id)) is not None and task.number == row.number:
                 del self._backlog.tasks[row.task_id]
@@ -153,11 +157,11 @@ def make_id(request_id: str, index: int) -> str:
     return uuid.uuid5(uuid.NAMESPACE_OID, f"{request_id}/{index}").hex if request_id else uuid.uuid4().hex
 
 
-def open_task(row: TaskRow, task: task_pb2.Task) -> OpenTask:
+def open_task(row: TaskRow, task: task_pb2.Task, kept: asyncio.Future[None]) -> OpenTask:
     """A new task."""
     labels, cutoff = dict(task.labels) or NONE, task.straggler_cutoff.after_usable
     number, task_id, queue, rollouts = row.number, row.task_id, row.queue, row.rollouts
-    return OpenTask(number, task_id, queue, labels, row.traceparent, rollouts, row.body, rollouts, cutoff)
+    return OpenTask(number, task_id, queue, labels, row.traceparent, rollouts, row.body, rollouts, cutoff, kept=kept)
 
 
 def full(detail: str, reason: str) -> ResourceExhausted:

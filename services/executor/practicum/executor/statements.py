@@ -6,11 +6,12 @@ language.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BindParameter, Table, bindparam, delete, false, update
+from sqlalchemy import BindParameter, Table, bindparam, delete, false, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.sql import ClauseElement
 
@@ -37,6 +38,11 @@ class Statements:
         self.close_tasks = self._text(update(TASKS).where(TASKS.c.number == parameter("of")).values(open=false()))
         moved = update(CONSUMERS).values(cursor=parameter("to"), used_at=parameter("at"))
         self.move_consumers = self._text(moved.where(CONSUMERS.c.name == parameter("of")))
+
+    def known_tasks(self, connection: Connection, task_ids: Sequence[str]) -> list[tuple[str, int, bytes]]:
+        """Ids, numbers and serialized Tasks of those that are known."""
+        query = select(TASKS.c.task_id, TASKS.c.number, TASKS.c.body).where(TASKS.c.task_id.in_(task_ids))
+        return [(row.task_id, row.number, row.body) for row in connection.execute(query)]
 
     def _insert(self, table: Table) -> str:
         return self._text(INSERTS[self._dialect.name](table).on_conflict_do_nothing())

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
 
 from practicum.common.errors import Unavailable
-from practicum.executor.batch import Batch
+from practicum.executor.batch import Batch, TasksKnown
 from practicum.executor.changes import Change
 from practicum.executor.store import SqlStore, StoreFailed
 
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 1.0
+LATER_SECONDS = 0.05
 
 
 class Writer:
@@ -32,12 +34,19 @@ class Writer:
         self._batch = Batch()
         self._wake = asyncio.Event()
         self._closing = False
+        self._later: asyncio.TimerHandle | None = None
         # A thread of its own, so that commits never queue behind reads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
 
     def gather(self) -> Batch:
         """The batch that is being gathered; what is added before the caller gives way is written together."""
         self._wake.set()
+        return self._batch
+
+    def gather_later(self) -> Batch:
+        """The same, where nobody waits: it is written with the next batch, or soon if there is none."""
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(LATER_SECONDS, self._wake.set)
         return self._batch
 
     async def make(self, change: Change) -> Any:
@@ -62,25 +71,34 @@ class Writer:
             self._thread.shutdown()
 
     def _take(self) -> Batch:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         batch, self._batch = self._batch, Batch()
         return batch
 
     async def _commit(self, batch: Batch) -> None:
         """Commits until it succeeds; at shutdown once, since nodes were not acked and send what was not kept again."""
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                answers = await loop.run_in_executor(self._thread, self._store.commit, batch)
+                answers = await asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
+            except TasksKnown as known:
+                self._forget(batch.reject_known(known.bodies), batch)
             except StoreFailed as error:
                 log.error("store_failed", reason=str(error))
-                for refusing in (batch, self._batch):
-                    refusing.refuse_tasks(refusal(error))
+                refused = batch.refuse_tasks(refusal(error)) | self._batch.refuse_tasks(refusal(error))
+                self._forget(refused, batch)
                 if self._closing:
                     return
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 batch.written(answers)
                 return
+
+    def _forget(self, task_numbers: Collection[int], batch: Batch) -> None:
+        """Takes what was decided of tasks that were not taken out of what is written now, and next."""
+        batch.forget(task_numbers)
+        self._batch.forget(task_numbers)
 
 
 def refusal(error: StoreFailed) -> Unavailable:
