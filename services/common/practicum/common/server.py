@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -45,9 +45,14 @@ async def serve(
     services: Sequence[str],
     register: Callable[[aio.Server], None],
     drain: Callable[[], None] = lambda: None,
+    until: Callable[[], Awaitable[object]] | None = None,
+    ready: bool = True,
 ) -> None:
-    """Serves until SIGTERM or SIGINT: health says NOT_SERVING, `drain` ends long streams, calls get their grace, then
-    it ends."""
+    """Serves until SIGTERM or SIGINT, or `until` returns: health says NOT_SERVING, `drain` ends long streams, calls get
+    their grace, then it ends.
+
+    Unless it is `ready`, health says so of the services, but not of the process, which is well.
+    """
     refuse_open_address(config)
     server = aio.server(interceptors=[ErrorInterceptor()], options=OPTIONS)
     register(server)
@@ -58,10 +63,12 @@ async def serve(
     reflection.enable_server_reflection(names, server)
     port = bind(server, config.address)
     await server.start()
-    for name in ("", *services):
-        await checker.set(name, health_pb2.HealthCheckResponse.SERVING)
-    log.info("served", address=config.address, port=port, services=list(services))
-    await wait_for_signal()
+    of_services = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
+    for name in services:
+        await checker.set(name, of_services)
+    await checker.set("", health_pb2.HealthCheckResponse.SERVING)
+    log.info("served" if ready else "standing_by", address=config.address, port=port, services=list(services))
+    await (until or wait_for_signal)()
     log.info("draining", grace_seconds=config.grace_seconds)
     await checker.enter_graceful_shutdown()
     drain()
@@ -103,7 +110,8 @@ def bind(server: aio.Server, address: str) -> int:
 
 
 async def wait_for_signal() -> None:
-    """Returns at the first SIGTERM or SIGINT; a second one, of either kind, ends the process at once."""
+    """Returns at the first SIGTERM or SIGINT; a second one, of either kind, ends the process at once. So does the
+    first when this was cancelled."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
@@ -116,4 +124,9 @@ async def wait_for_signal() -> None:
 
     for number in numbers:
         loop.add_signal_handler(number, stop)
-    await stopped.wait()
+    try:
+        await stopped.wait()
+    except asyncio.CancelledError:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+        raise

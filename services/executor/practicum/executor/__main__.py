@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from grpc import aio
+from sqlalchemy.engine import Connection
 
 from practicum.common.background import background
 from practicum.common.config import run_service, server_config
 from practicum.common.server import serve
 from practicum.executor.consumers import Consumers
-from practicum.executor.core import Executor
+from practicum.executor.core import Executor, Settings
 from practicum.executor.dispatch import Dispatcher
 from practicum.executor.dispatch_service import DispatchService
-from practicum.executor.options import executor_parser, keep_of, settings_of
-from practicum.executor.retention import Retention
+from practicum.executor.leadership import leading
+from practicum.executor.options import executor_parser, keep_of, lease_of, settings_of
+from practicum.executor.retention import Keep, Retention
 from practicum.executor.service import ExecutorService
+from practicum.executor.standby import stand_by
 from practicum.executor.store import SqlStore
 from practicum.v1 import dispatch_pb2_grpc, executor_pb2_grpc
 
@@ -29,9 +33,27 @@ def main() -> None:
 
 
 async def run(arguments: argparse.Namespace) -> None:
+    """Serves; where there may be other executors, once this one leads."""
+    lease, chosen = lease_of(arguments), (settings_of(arguments), keep_of(arguments))
+    if lease is None:
+        await lead(arguments, *chosen)
+        return
+    leadership = await stand_by(server_config(arguments), lease, SERVICES)
+    if leadership is not None:
+        async with leading(leadership):
+            await lead(arguments, *chosen, fence=leadership.fence)
+    lease.close()
+
+
+async def lead(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    keep: Keep,
+    *,
+    fence: Callable[[Connection], None] | None = None,
+) -> None:
     """Builds the store, the executor on it, its two doors, and serves."""
-    settings, keep = settings_of(arguments), keep_of(arguments)
-    store = SqlStore(arguments.database, durability=arguments.durability)
+    store = SqlStore(arguments.database, durability=arguments.durability, fence=fence)
     executor = Executor(store, settings)
     dispatcher, consumers = Dispatcher(executor), Consumers(executor)
     retention = Retention(executor, keep, consumers.connected)

@@ -7,22 +7,26 @@ off from the database stops without being told.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
+from typing import NoReturn
 
 import structlog
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from practicum.common.background import background
 from practicum.executor.leader_lease import LeaderLease, LostLeadership, fence
 
 log = structlog.get_logger(__name__)
 
 RENEWALS_PER_LEASE = 3
 RETRY_SECONDS = 0.1
+LOST_STATUS = 3
 
 
 class Leadership:
@@ -87,6 +91,31 @@ class Leadership:
             self._valid_until = asked_at + self._lease.seconds
         self._taken = not renewed
         return renewed
+
+
+@asynccontextmanager
+async def leading(leadership: Leadership) -> AsyncIterator[None]:
+    """Leads for as long as the context lasts, and lets another lead after it. Once leadership is lost, the process ends
+    at once: what it knows is stale, and whatever it would write is refused."""
+    try:
+        async with background(leave_when_lost(leadership)):
+            yield
+    except LostLeadership:
+        leave(leadership)
+    finally:
+        await asyncio.to_thread(leadership.release)
+
+
+async def leave_when_lost(leadership: Leadership) -> None:
+    """Ends the process when another may lead."""
+    await leadership.lost()
+    leave(leadership)
+
+
+def leave(leadership: Leadership) -> NoReturn:
+    """Ends the process as a kill -9 would, which loses nothing. Whoever watches over it starts it again: a standby."""
+    log.critical("leadership_lost", epoch=leadership.epoch)
+    os._exit(LOST_STATUS)
 
 
 def place_of(address: str) -> str:

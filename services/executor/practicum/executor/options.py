@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import argparse
 import math
+import uuid
 
 from practicum.common.config import ServiceParser
 from practicum.common.errors import ConfigError
+from practicum.common.server import split_address
 from practicum.executor.core import Settings
+from practicum.executor.engine import parse_url
 from practicum.executor.intake import MAX_BACKLOG
+from practicum.executor.leader_lease import Candidate, LeaderLease
+from practicum.executor.leadership import place_of
 from practicum.executor.retention import Keep
 
 DAY_SECONDS = 24 * 3600.0
 MEGABYTE = 1_000_000
+# A standby sees at once that the lease has run out; the rest of the time is for reading what the store holds.
+VALID_SHARE = 0.8
 
 
 def executor_parser() -> ServiceParser:
     """The command line."""
     parser = ServiceParser("executor", description="Accepts tasks and keeps them durably.", port=50051)
     add_store(parser)
+    add_leadership(parser)
     add_retention(parser)
     parser.add_argument(
         "--lease-seconds",
@@ -57,6 +65,19 @@ def add_store(parser: ServiceParser) -> None:
     )
 
 
+def add_leadership(parser: ServiceParser) -> None:
+    """Who leads, where several executors have one PostgreSQL."""
+    parser.add_argument(
+        "--leader-lease-seconds",
+        type=float,
+        default=5.0,
+        help="of PostgreSQL: a standby leads at the latest so long after the leader died (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--advertise", metavar="HOST:PORT", help="of PostgreSQL: where others reach this executor (default: --address)"
+    )
+
+
 def add_retention(parser: ServiceParser) -> None:
     """What may be pruned."""
     parser.add_argument(
@@ -90,6 +111,21 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         queue_weights={name: weight for name, weight, _ in queues},
         queue_limits={name: limit for name, _, limit in queues if limit},
     )
+
+
+def lease_of(arguments: argparse.Namespace) -> LeaderLease | None:
+    """The lease that leaders on a PostgreSQL need; None for an SQLite file, which is locked. Raises ConfigError."""
+    url = parse_url(arguments.database)
+    if url.get_backend_name() == "sqlite":
+        return None
+    if not 0.5 <= arguments.leader_lease_seconds < math.inf:
+        raise ConfigError(f"--leader-lease-seconds {arguments.leader_lease_seconds}: give at least 0.5")
+    advertised = arguments.advertise or arguments.address
+    host, port = split_address(advertised)
+    if not port or host in ("0.0.0.0", "::"):
+        raise ConfigError(f"nobody can call {advertised}: give --advertise, the host and port where others reach this")
+    candidate = Candidate(uuid.uuid4().hex, place_of(arguments.address), advertised)
+    return LeaderLease(url, candidate, seconds=VALID_SHARE * arguments.leader_lease_seconds)
 
 
 def keep_of(arguments: argparse.Namespace) -> Keep:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
 
+import grpc
 import structlog
+from grpc import aio
 from sqlalchemy.exc import SQLAlchemyError
 
+from practicum.common.errors import Unavailable
+from practicum.common.server import ServerConfig, serve, wait_for_signal
 from practicum.executor.leader_lease import LeaderLease
 from practicum.executor.leadership import Leadership
 
@@ -16,6 +23,7 @@ log = structlog.get_logger(__name__)
 # A clean hand-over takes up to so long; that a dead leader's lease ends is seen at that moment.
 POLL_SECONDS = 0.25
 MIN_POLL_SECONDS = 0.01
+RETRY_SECONDS = 0.5
 
 
 class Standby:
@@ -57,3 +65,60 @@ class Standby:
         if trouble != self._trouble:
             log.error("database_failed", reason=trouble)
         self._trouble = trouble
+
+
+class Elsewhere(grpc.GenericRpcHandler):
+    """Answers every call of the services with where the leader is."""
+
+    def __init__(self, standby: Standby, services: Sequence[str]) -> None:
+        self._standby = standby
+        self._prefixes = tuple(f"/{service}/" for service in services)
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """A handler for calls of any kind: on the wire each is a stream of messages, and none is looked at."""
+        if not handler_call_details.method.startswith(self._prefixes):
+            return None
+        return grpc.stream_stream_rpc_method_handler(self._refuse)
+
+    async def _refuse(self, requests: object, context: aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
+        raise not_leader(self._standby.leader)
+        yield b""
+
+
+async def stand_by(config: ServerConfig, lease: LeaderLease, services: Sequence[str]) -> Leadership | None:
+    """Serves as a standby until this executor leads; None when it was told to stop."""
+    standby, serving = Standby(lease), asyncio.Event()
+
+    async def wait_to_lead() -> Leadership:
+        await serving.wait()  # A candidate's place is its own only then.
+        return await standby.wait()
+
+    async def until() -> None:
+        serving.set()
+        await asyncio.wait((leads, stopped), return_when=asyncio.FIRST_COMPLETED)
+
+    leads, stopped = asyncio.create_task(wait_to_lead()), asyncio.create_task(wait_for_signal())
+    try:
+        await serve(
+            replace(config, grace_seconds=0.0),
+            services=services,
+            register=lambda server: server.add_generic_rpc_handlers((Elsewhere(standby, services),)),
+            until=until,
+            ready=False,
+        )
+    finally:
+        for task in (leads, stopped):
+            task.cancel()
+        await asyncio.gather(leads, stopped, return_exceptions=True)
+    leadership = None if leads.cancelled() else leads.result()
+    if leadership is None or stopped.cancelled():
+        return leadership
+    await asyncio.to_thread(leadership.release)
+    return None
+
+
+def not_leader(leader: str) -> Unavailable:
+    """What callers of a standby are told."""
+    detail = f"this executor is a standby; call the leader, {leader}" if leader else "no executor leads just now"
+    metadata = {"leader": leader} if leader else {}
+    return Unavailable(detail, reason="NOT_LEADER", metadata=metadata, retry_after_seconds=RETRY_SECONDS)
