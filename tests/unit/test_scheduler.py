@@ -1,69 +1,12 @@
-"""The scheduler under every interleaving that hypothesis finds."""
+"""Attempts, leases and deadlines of the scheduler."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import count
+import pytest
+from support.scheduling import ANY, make_node, make_rollouts, make_scheduler
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
-from practicum.executor.nodes import Node
-from practicum.executor.pending import Requirement
-from practicum.executor.scheduler import Rollout, Scheduler, State
-
-ANY = Requirement("tool_agent")
-
-
-def make_scheduler() -> Scheduler:
-    numbers = count()
-    return Scheduler(lease_seconds=30.0, new_lease_id=lambda: f"lease-{next(numbers)}")
-
-
-def make_node(name: str, slots: int = 4, incarnation: str = "a", kind: str = "tool_agent") -> Node:
-    return Node(name, incarnation, slots, frozenset({kind}))
-
-
-def make_rollouts(number: int, *, priority: int = 0, prefix: str = "t") -> list[Rollout]:
-    return [Rollout(f"{prefix}/{i}", prefix, ANY, priority=priority) for i in range(number)]
-
-
-def test_equal_nodes_share_evenly() -> None:
-    """Least-loaded routing with ties that rotate."""
-    scheduler = make_scheduler()
-    for name in "abc":
-        scheduler.register(make_node(name), [], 0.0)
-    scheduler.submit(make_rollouts(9))
-    scheduler.dispatch(0.0)
-    assert [len(node.leases) for node in scheduler.nodes.values()] == [3, 3, 3]
-
-
-def test_a_node_is_never_given_more_than_its_slots() -> None:
-    """The rest waits."""
-    scheduler = make_scheduler()
-    scheduler.register(make_node("a", slots=2), [], 0.0)
-    scheduler.submit(make_rollouts(5))
-    assert len(scheduler.dispatch(0.0)) == 2
-    assert scheduler.dispatch(0.0) == []
-
-
-def test_the_lower_priority_value_runs_first_and_equals_run_in_order() -> None:
-    """Whatever the order of submission."""
-    scheduler = make_scheduler()
-    scheduler.submit(make_rollouts(2, priority=5, prefix="late"))
-    scheduler.submit(make_rollouts(2, priority=-5, prefix="urgent"))
-    scheduler.register(make_node("a"), [], 0.0)
-    assert [lease.rollout_id for lease in scheduler.dispatch(0.0)] == ["urgent/0", "urgent/1", "late/0", "late/1"]
-
-
-def test_a_rollout_that_no_node_can_run_blocks_no_other() -> None:
-    """Each requirement has its own line."""
-    scheduler = make_scheduler()
-    scheduler.submit([Rollout("x/0", "x", Requirement("unknown_agent"), priority=-10)])
-    scheduler.submit(make_rollouts(1))
-    scheduler.register(make_node("a"), [], 0.0)
-    assert [lease.rollout_id for lease in scheduler.dispatch(0.0)] == ["t/0"]
+from practicum.executor.backoff import delay_seconds
+from practicum.executor.scheduler import Lease, Rollout, State
 
 
 def test_a_late_result_of_a_lost_lease_is_refused() -> None:
@@ -100,106 +43,111 @@ def test_a_reconnected_node_keeps_its_leases() -> None:
     assert scheduler.finish(lease.lease_id, "a") is not None
 
 
-def test_attempts_end_in_a_dead_letter() -> None:
-    """Back-off doubles, and after the last attempt the rollout is dead."""
+def test_failures_end_in_a_dead_letter() -> None:
+    """Back-off doubles, and after as many failures as attempts are allowed the rollout is dead."""
     scheduler = make_scheduler()
     scheduler.register(make_node("a"), [], 0.0)
-    scheduler.submit([Rollout("t/0", "t", ANY, max_attempts=2, backoff_seconds=1.0)])
-    (lease,) = scheduler.dispatch(0.0)
-    scheduler.fail(lease.lease_id, "a", 0.0)
-    assert scheduler.dispatch(0.5) == []
-    (lease,) = scheduler.dispatch(1.0)
-    rollout = scheduler.fail(lease.lease_id, "a", 1.0)
-    assert rollout is not None and rollout.state is State.DEAD
+    scheduler.submit([Rollout("t/0", "t", ANY, max_attempts=3, backoff_seconds=1.0)])
+    for failures, begins in enumerate([0.0, 1.0, 3.0], start=1):
+        (lease,) = scheduler.dispatch(begins)
+        rollout = scheduler.fail(lease.lease_id, "a", begins)
+        assert rollout is not None
+        assert (rollout.attempt, rollout.failures) == (failures, failures)
+        assert scheduler.dispatch(begins + 0.9 * failures) == []
+    assert rollout.state is State.DEAD
     assert not scheduler.rollouts
 
 
-def fresh(rollout: Rollout) -> Rollout:
-    """A rollout as it comes back from the store."""
-    return replace(rollout, state=State.QUEUED, lease_id=None, node_id=None, not_before=0.0)
+def test_attempt_numbers_go_on_while_failures_are_counted_afresh() -> None:
+    """A dead letter that is put back has all its attempts again, and numbers that were never used."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a"), [], 0.0)
+    scheduler.submit([Rollout("t/0", "t", ANY, max_attempts=2, backoff_seconds=0.0, attempt=7)])
+    for attempt, state in ((8, State.QUEUED), (9, State.DEAD)):
+        (lease,) = scheduler.dispatch(0.0)
+        assert lease.attempt == attempt
+        rollout = scheduler.fail(lease.lease_id, "a", 0.0)
+        assert rollout is not None and rollout.state is state
 
 
-class Interleavings(RuleBasedStateMachine):
-    """Submit, dispatch, finish, fail, cancel, die, reconnect and restart, in any order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scheduler = make_scheduler()
-        self.now = 0.0
-        self.submitted = 0
-        self.incarnation = 0
-        self.ended: list[str] = []
-        self.seen_leases: list[tuple[str, str]] = []
-
-    @rule(number=st.integers(1, 5), priority=st.integers(-1, 1))
-    def submit(self, number: int, priority: int) -> None:
-        self.scheduler.submit(make_rollouts(number, priority=priority, prefix=f"t{self.submitted}"))
-        self.submitted += 1
-
-    @rule(name=st.sampled_from("ab"), slots=st.integers(1, 3), keep=st.booleans(), restarted=st.booleans())
-    def connect(self, name: str, slots: int, keep: bool, restarted: bool) -> None:
-        self.incarnation += restarted
-        before = self.scheduler.nodes.get(name)
-        held = list(before.leases) if before is not None and keep else []
-        node = make_node(name, slots, str(self.incarnation))
-        given_up = self.scheduler.register(node, held, self.now).given_up
-        self.ended += [rollout.rollout_id for rollout in given_up if rollout.state is State.DEAD]
-
-    @rule(seconds=st.sampled_from([0.0, 0.1, 5.0, 31.0]))
-    def pass_time(self, seconds: float) -> None:
-        self.now += seconds
-        self.ended += [r.rollout_id for r in self.scheduler.expire(self.now) if r.state is State.DEAD]
-
-    @rule()
-    def dispatch(self) -> None:
-        self.seen_leases += [(lease.lease_id, lease.node_id) for lease in self.scheduler.dispatch(self.now)]
-
-    @precondition(lambda self: self.seen_leases)
-    @rule(data=st.data(), fails=st.booleans())
-    def end(self, data: st.DataObject, fails: bool) -> None:
-        lease_id, node_id = data.draw(st.sampled_from(self.seen_leases))
-        stands = lease_id in self.scheduler.leases
-        if fails:
-            rollout = self.scheduler.fail(lease_id, node_id, self.now)
-        else:
-            rollout = self.scheduler.finish(lease_id, node_id)
-        assert (rollout is not None) == stands
-        if rollout is not None and rollout.state is not State.QUEUED:
-            self.ended.append(rollout.rollout_id)
-
-    @precondition(lambda self: self.scheduler.rollouts)
-    @rule(data=st.data())
-    def cancel(self, data: st.DataObject) -> None:
-        rollout_id = data.draw(st.sampled_from(sorted(self.scheduler.rollouts)))
-        assert self.scheduler.cancel(rollout_id) is not None
-        self.ended.append(rollout_id)
-
-    @rule(data=st.data())
-    def restart(self, data: st.DataObject) -> None:
-        """The executor comes back: leases that were on disk stand, the others were never told to a node."""
-        old, self.scheduler = self.scheduler, make_scheduler()
-        self.scheduler.new_lease_id = old.new_lease_id
-        for rollout in old.rollouts.values():
-            lease = old.leases.get(rollout.lease_id or "")
-            if lease is not None and data.draw(st.booleans()):
-                incarnation = old.nodes[lease.node_id].incarnation
-                self.scheduler.restore(fresh(rollout), replace(lease, expires_at=self.now + 30.0), incarnation)
-            else:
-                self.scheduler.submit([fresh(rollout)])
-
-    @invariant()
-    def every_rollout_ends_at_most_once_and_none_is_forgotten(self) -> None:
-        assert len(self.ended) == len(set(self.ended))
-        assert not set(self.ended) & set(self.scheduler.rollouts)
-        running = {r.rollout_id for r in self.scheduler.rollouts.values() if r.state is State.RUNNING}
-        assert running == {lease.rollout_id for lease in self.scheduler.leases.values()}
-        assert len(self.scheduler.pending) == len(self.scheduler.rollouts) - len(running)
-
-    @invariant()
-    def nodes_and_leases_agree(self) -> None:
-        held = {lease for node in self.scheduler.nodes.values() for lease in node.leases}
-        assert held == set(self.scheduler.leases)
+@pytest.mark.parametrize(
+    ("failures", "jitter", "seconds"), [(1, 0.0, 0.2), (4, 0.0, 1.6), (4, 0.5, 1.2), (5_000, 0.0, 60.0)]
+)
+def test_back_off_doubles_up_to_a_minute_and_is_shortened_at_random(
+    failures: int, jitter: float, seconds: float
+) -> None:
+    """By up to half, so that what failed together does not come back together."""
+    assert delay_seconds(0.2, failures, lambda: jitter) == pytest.approx(seconds)
 
 
-Interleavings.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
-TestInterleavings = Interleavings.TestCase
+def test_a_rollout_that_did_not_begin_in_time_is_overdue() -> None:
+    """It ends; one that began in time may be tried again after its deadline."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a", slots=1), [], 0.0)
+    scheduler.submit([Rollout(f"t/{i}", "t", ANY, schedule_by=5.0, backoff_seconds=0.0) for i in range(2)])
+    (lease,) = scheduler.dispatch(0.0)
+    assert scheduler.overdue(4.9) == []
+    assert scheduler.fail(lease.lease_id, "a", 4.9) is not None
+    assert [(r.rollout_id, r.state) for r in scheduler.overdue(5.0)] == [("t/1", State.OVERDUE)]
+    assert [lease.rollout_id for lease in scheduler.dispatch(5.0)] == ["t/0"]
+
+
+def test_it_is_known_when_something_is_due_next() -> None:
+    """The end of a lease, a deadline, a retry: whichever is first."""
+    scheduler = make_scheduler()
+    assert scheduler.next_due() is None
+    scheduler.submit([Rollout("t/0", "t", ANY, schedule_by=100.0, backoff_seconds=2.0)])
+    assert scheduler.next_due() == 100.0
+    scheduler.register(make_node("a"), [], 0.0)
+    (lease,) = scheduler.dispatch(0.0)
+    assert scheduler.next_due() == 30.0
+    scheduler.fail(lease.lease_id, "a", 10.0)
+    assert scheduler.next_due() == 12.0
+    scheduler.cancel("t/0")
+    assert scheduler.next_due() is None
+
+
+def test_renewed_leases_stand() -> None:
+    """A lease ends when it was last renewed so long ago, not when it was first to end."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a"), [], 0.0)
+    scheduler.submit(make_rollouts(2))
+    first, second = scheduler.dispatch(0.0)
+    scheduler.heartbeat("a", [first.lease_id], 20.0)
+    assert [rollout.rollout_id for rollout in scheduler.expire(30.0)] == [second.rollout_id]
+    assert scheduler.expire(49.9) == []
+    assert [rollout.rollout_id for rollout in scheduler.expire(50.0)] == [first.rollout_id]
+
+
+def test_a_restored_lease_waits_for_its_node_and_for_no_other() -> None:
+    """The same process keeps what it holds; without it, the lease expires and the next attempt begins."""
+    scheduler = make_scheduler()
+    for name in "ab":
+        rollout = Rollout(f"{name}/0", name, ANY, attempt=1, backoff_seconds=0.0)
+        scheduler.restore(rollout, Lease(f"old-{name}", f"{name}/0", name, 1, 30.0), "a")
+    assert scheduler.queues["default"].running == 2
+    assert scheduler.register(make_node("a"), ["old-a"], 29.0).given_up == []
+    assert [rollout.rollout_id for rollout in scheduler.expire(30.0)] == ["b/0"]
+    scheduler.forget_absent(30.0)
+    assert list(scheduler.nodes) == ["a"]
+    assert [(lease.rollout_id, lease.attempt) for lease in scheduler.dispatch(30.0)] == [("b/0", 2)]
+
+
+def test_a_group_knows_which_of_it_are_open() -> None:
+    """In order, whether they wait or run."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a", slots=2), [], 0.0)
+    scheduler.submit(make_rollouts(4))
+    first, _ = scheduler.dispatch(0.0)
+    scheduler.finish(first.lease_id, "a")
+    scheduler.cancel("t/3")
+    assert scheduler.group("t") == ["t/1", "t/2"]
+    assert scheduler.group("unknown") == []
+
+
+@pytest.mark.parametrize(("usable", "after_usable", "cut"), [(3, 0, 0), (1, 2, 0), (2, 2, 3), (5, 2, 3)])
+def test_stragglers_are_cut_when_enough_of_their_group_is_usable(usable: int, after_usable: int, cut: int) -> None:
+    """Never, unless it was asked for."""
+    scheduler = make_scheduler()
+    scheduler.submit(make_rollouts(3))
+    assert len(scheduler.stragglers("t", usable=usable, after_usable=after_usable)) == cut
