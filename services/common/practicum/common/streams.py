@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from practicum.common.errors import PracticumError
+import structlog
+from google.protobuf.message import DecodeError
+
+from practicum.common.errors import InvalidArgument, PracticumError
+
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
@@ -21,9 +26,11 @@ async def reading(
             await reader
         except* PracticumError as errors:
             end(first_of(errors))
+        except* DecodeError:
+            end(InvalidArgument({"": "the frame is no message of this stream"}, reason="FRAME_MALFORMED"))
         except* Exception as errors:
-            end(PracticumError(f"the stream failed: {first_of(errors)!r}", reason="INTERNAL"))
-            raise
+            log.error("stream_failed", error=type(first_of(errors)).__name__, exc_info=first_of(errors))
+            end(PracticumError("the stream failed in this service; its log tells why", reason="INTERNAL"))
         else:
             end(None)
 

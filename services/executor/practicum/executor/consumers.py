@@ -40,11 +40,15 @@ class ConsumerStream:
 
     def grant(self, credits: int) -> None:
         """Allows so many further events."""
-        self._credits += max(credits, 0)
+        if credits < 1:
+            raise InvalidArgument({"credits.credits": f"is {credits}; grant at least 1"})
+        self._credits += credits
         self._bell.ring()
 
     def ack(self, cursor: int) -> None:
         """Everything up to a cursor was taken care of."""
+        if cursor < 0:
+            raise InvalidArgument({"ack.cursor": f"is {cursor}; ack the cursor of an event"})
         if cursor > self._sent:
             detail = f"cursor {cursor} was acked, and {self._sent} is the last that was sent"
             raise FailedPrecondition(detail, reason="CURSOR_AHEAD")

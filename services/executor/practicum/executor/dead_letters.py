@@ -15,6 +15,7 @@ from practicum.executor.store import StoredTask
 from practicum.v1 import task_pb2
 
 PAGE = 1_000
+AT_ONCE = 5_000
 LAST_NUMBER = 2**62
 
 
@@ -53,8 +54,9 @@ class DeadLetters:
         for task in tasks:
             self._reopen(task, len(letters[task.task_id]))
         all_letters = [letter for of_task in letters.values() for letter in of_task]
-        if all_letters:
-            await self._executor.writer.make(Requeue(all_letters, self._executor.last_result))
+        for start in range(0, len(all_letters), AT_ONCE):
+            letters_at_once = all_letters[start : start + AT_ONCE]
+            await self._executor.writer.make(Requeue(letters_at_once, self._executor.last_result))
         for task in tasks:
             self._schedule(task, letters[task.task_id])
         self._executor.work.set()

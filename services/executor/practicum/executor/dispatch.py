@@ -9,11 +9,12 @@ from contextlib import suppress
 
 import structlog
 
-from practicum.common.errors import FailedPrecondition, InvalidArgument, NotFound
+from practicum.common.errors import FailedPrecondition, NotFound
 from practicum.executor.assignments import Assignments
 from practicum.executor.consumers import stopping
 from practicum.executor.core import Executor
 from practicum.executor.link import NodeLink
+from practicum.executor.node_frames import check_register
 from practicum.executor.nodes import Node
 from practicum.executor.outcomes import Ended
 from practicum.executor.scheduler import Rollout, State
@@ -95,6 +96,10 @@ class Dispatcher:
             self._scheduler.disconnect(link.node_id, link.incarnation)
             log.info("node_disconnected", node_id=link.node_id)
 
+    def serves(self, link: NodeLink) -> bool:
+        """Whether this is its node's stream still; a newer one may have taken over."""
+        return self.links.get(link.node_id) is link
+
     def heartbeat(self, link: NodeLink, heartbeat: dispatch_pb2.Heartbeat) -> None:
         """Renews leases; a node is told which of them it has lost."""
         reported = heartbeat.running + heartbeat.queued
@@ -171,21 +176,6 @@ class Dispatcher:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._executor.work.wait()
-
-
-def check_register(register: dispatch_pb2.Register) -> None:
-    """Raises InvalidArgument with every field that is wrong."""
-    wrong = {}
-    if not register.node_id:
-        wrong["register.node_id"] = "is empty; give an id that is stable over restarts"
-    if not register.incarnation:
-        wrong["register.incarnation"] = "is empty; give a UUID made when the process starts"
-    if register.slots < 1:
-        wrong["register.slots"] = f"is {register.slots}; give at least 1"
-    if not register.agent_kinds:
-        wrong["register.agent_kinds"] = "is empty; name at least one agent"
-    if wrong:
-        raise InvalidArgument(wrong)
 
 
 def superseded(node_id: str) -> FailedPrecondition:

@@ -12,6 +12,7 @@ from practicum.common.errors import InvalidArgument
 from practicum.common.streams import reading
 from practicum.executor.dispatch import Dispatcher
 from practicum.executor.link import NodeLink
+from practicum.executor.node_frames import check_frame
 from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc
 
 
@@ -56,6 +57,9 @@ class DispatchService(dispatch_pb2_grpc.DispatchServiceServicer):
     async def _read(self, link: NodeLink, requests: AsyncIterator[dispatch_pb2.ConnectRequest]) -> None:
         """Carries out what a node says."""
         async for request in requests:
+            check_frame(request)
+            if not self._dispatcher.serves(link):
+                return
             if request.messages:
                 await self._dispatcher.record(link, request.messages)
             if request.HasField("heartbeat"):

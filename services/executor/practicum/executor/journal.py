@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from practicum.executor.writer import Writer
 from practicum.v1 import message_pb2
 
 PAGE = 256
+# Messages that nodes send with other ids are dropped: nobody could tell their repeats apart.
+MESSAGE_ID = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 
 
 @dataclass(slots=True)
@@ -87,7 +90,7 @@ class Journal:
 
     def _place(self, message: message_pb2.Message) -> JournalRow | None:
         tail = self._tails.get(message.session_id)
-        if tail is None or message.id in tail.message_ids:
+        if tail is None or message.id in tail.message_ids or not MESSAGE_ID.fullmatch(message.id):
             return None
         tail.sequence += 1
         tail.message_ids.add(message.id)

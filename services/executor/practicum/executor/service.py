@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,17 +18,18 @@ from practicum.executor.cursors import end_of
 from practicum.executor.dead_letters import DeadLetters
 from practicum.executor.dispatch import Dispatcher
 from practicum.executor.labels import matches
-from practicum.executor.store import StoredTask
 from practicum.executor.tracing import traceparent_of
 from practicum.executor.trajectories import frames, meets, of_interest, pieces
-from practicum.executor.validation import TASK_ID, check_ids
-from practicum.executor.views import node_info, queue_stats, task_status
+from practicum.executor.validation import MAX_TASKS, TASK_ID, check_ids
+from practicum.executor.views import ENDED, node_info, queue_stats, task_status
 from practicum.v1 import executor_pb2, executor_pb2_grpc
 
 Context = aio.ServicerContext[Any, Any]
 MAX_PAGE_SIZE = 1_000
 DEFAULT_PAGE_SIZE = 100
 LAST_NUMBER = 2**62
+MAX_SEQUENCE = 2**31 - 1
+OPEN_STATES = {executor_pb2.ROLLOUT_STATE_QUEUED, executor_pb2.ROLLOUT_STATE_RUNNING}
 
 
 class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
@@ -64,16 +65,15 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
     ) -> executor_pb2.ListTasksResponse:
         """Lists tasks, a page at a time."""
         before, size = page_of(request)
-        found: list[StoredTask] = []
-        while len(found) <= size:
-            rows = await asyncio.to_thread(self._executor.store.tasks_before, before, MAX_PAGE_SIZE)
-            found += [row for row in rows if matches(row.labels, request.labels)]
-            if len(rows) < MAX_PAGE_SIZE:
-                break
+        found: list[tuple[int, executor_pb2.TaskStatus]] = []
+        read = partial(self._executor.store.tasks_before, states=ended_states(request.states))
+        while len(found) <= size and (rows := await asyncio.to_thread(read, before, MAX_PAGE_SIZE)):
+            wanted = (row for row in rows if matches(row.labels, request.labels))
+            statuses = ((row.number, task_status(self._executor, row)) for row in wanted)
+            found += [(number, status) for number, status in statuses if in_states(status, request.states)]
             before = rows[-1].number
-        token = str(found[size - 1].number) if len(found) > size else ""
-        statuses = [task_status(self._executor, row) for row in found[:size]]
-        return executor_pb2.ListTasksResponse(tasks=statuses, next_page_token=token)
+        token = str(found[size - 1][0]) if len(found) > size else ""
+        return executor_pb2.ListTasksResponse(tasks=[status for _, status in found[:size]], next_page_token=token)
 
     async def CancelTasks(
         self, request: executor_pb2.CancelTasksRequest, context: Context
@@ -110,8 +110,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self, request: executor_pb2.QueryTrajectoriesRequest, context: Context
     ) -> AsyncIterator[executor_pb2.QueryTrajectoriesResponse]:
         """Streams what is stored."""
-        if request.limit < 0:
-            raise InvalidArgument({"limit": "is negative; give 0 for all"})
+        check_query(request)
         cursor, left, ids = 0, request.limit or LAST_NUMBER, list(request.rollout_ids)
         read = partial(self._executor.store.results_after, rollout_ids=ids)
         while left and (page := await asyncio.to_thread(read, cursor, min(PAGE, left))):
@@ -136,7 +135,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         if not await asyncio.to_thread(self._executor.store.knows_session, session_id):
             raise NotFound(f"no session {session_id!r} is known", reason="SESSION_UNKNOWN")
         pages = self._executor.journal.watch(
-            session_id, request.from_sequence, lambda: has_open(session_id) and not request.no_follow
+            session_id, min(request.from_sequence, MAX_SEQUENCE), lambda: has_open(session_id) and not request.no_follow
         )
         async for messages in pages:
             yield executor_pb2.WatchSessionResponse(messages=messages)
@@ -170,6 +169,29 @@ async def steer(stream: ConsumerStream, requests: AsyncIterator[executor_pb2.Str
                 stream.ack(request.ack.cursor)
             case "credits":
                 stream.grant(request.credits.credits)
+            case "open":
+                raise InvalidArgument({"open": "came before; a stream opens once, in its first frame"})
+
+
+def ended_states(states: Sequence[executor_pb2.RolloutState.ValueType]) -> list[str]:
+    """What the store may select by: nothing when rollouts that have not ended are wanted too."""
+    return [name for name, state in ENDED.items() if state in states] if not OPEN_STATES & set(states) else []
+
+
+def in_states(status: executor_pb2.TaskStatus, states: Sequence[executor_pb2.RolloutState.ValueType]) -> bool:
+    """Whether one of a task's rollouts is in one of these states; any will do when none are given."""
+    return not states or any(rollout.state in states for rollout in status.rollouts)
+
+
+def check_query(request: executor_pb2.QueryTrajectoriesRequest) -> None:
+    """Raises InvalidArgument with every field that is wrong."""
+    wrong = {}
+    if request.limit < 0:
+        wrong["limit"] = "is negative; give 0 for all"
+    if len(request.rollout_ids) > MAX_TASKS:
+        wrong["rollout_ids"] = f"has {len(request.rollout_ids)} ids; give at most {MAX_TASKS}"
+    if wrong:
+        raise InvalidArgument(wrong)
 
 
 def page_of(request: executor_pb2.ListTasksRequest) -> tuple[int, int]:

@@ -22,6 +22,9 @@ INSERTS: Mapping[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
     "postgresql": postgresql.insert,
 }
 
+MAX_PARAMETERS = 10_000
+"""Of one statement; SQLite takes 32,766."""
+
 
 class Statements:
     """What a batch writes. Repeating a batch changes nothing: nobody knows what came of a commit that was cut off."""
@@ -41,8 +44,12 @@ class Statements:
 
     def known_tasks(self, connection: Connection, task_ids: Sequence[str]) -> list[tuple[str, int, bytes]]:
         """Ids, numbers and serialized Tasks of those that are known."""
-        query = select(TASKS.c.task_id, TASKS.c.number, TASKS.c.body).where(TASKS.c.task_id.in_(task_ids))
-        return [(row.task_id, row.number, row.body) for row in connection.execute(query)]
+        query = select(TASKS.c.task_id, TASKS.c.number, TASKS.c.body)
+        return [
+            (row.task_id, row.number, row.body)
+            for start in range(0, len(task_ids), MAX_PARAMETERS)
+            for row in connection.execute(query.where(TASKS.c.task_id.in_(task_ids[start : start + MAX_PARAMETERS])))
+        ]
 
     def _insert(self, table: Table) -> str:
         return self._text(INSERTS[self._dialect.name](table).on_conflict_do_nothing())

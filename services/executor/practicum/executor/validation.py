@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from google.protobuf.duration_pb2 import Duration
 
 from practicum.common.errors import InvalidArgument
 from practicum.v1 import task_pb2
@@ -13,6 +15,9 @@ TASK_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 MAX_TASKS = 10_000
 MAX_ROLLOUTS = 1_024
 MAX_INSTRUCTION_BYTES = 1024 * 1024
+MAX_TASK_BYTES = 4 * 1024 * 1024
+MAX_VIOLATIONS = 20
+YEAR_SECONDS = 366 * 24 * 3600
 
 
 def check_tasks(tasks: Sequence[task_pb2.Task], *, max_rollouts: int = MAX_ROLLOUTS) -> None:
@@ -22,52 +27,82 @@ def check_tasks(tasks: Sequence[task_pb2.Task], *, max_rollouts: int = MAX_ROLLO
         wrong["tasks"] = f"has {len(tasks)} tasks; give 1 to {MAX_TASKS}"
     for index, task in enumerate(tasks):
         wrong |= {f"tasks[{index}].{field}": text for field, text in faults(task, max_rollouts)}
+        if len(wrong) > MAX_VIOLATIONS:
+            break  # The status travels in a header, which has its limit.
     if wrong:
         raise InvalidArgument(wrong)
 
 
 def check_ids(task_ids: Sequence[str]) -> None:
     """Raises InvalidArgument with every id that no task can have."""
-    wrong = {
-        f"task_ids[{i}]": f"must match {TASK_ID.pattern}" for i, t in enumerate(task_ids) if not TASK_ID.fullmatch(t)
-    }
+    if len(task_ids) > MAX_TASKS:
+        raise InvalidArgument({"task_ids": f"has {len(task_ids)} ids; give at most {MAX_TASKS}"})
+    wrong = [index for index, task_id in enumerate(task_ids) if not TASK_ID.fullmatch(task_id)]
     if wrong:
-        raise InvalidArgument(wrong)
+        pattern = f"must match {TASK_ID.pattern}"
+        raise InvalidArgument({f"task_ids[{index}]": pattern for index in wrong[:MAX_VIOLATIONS]})
 
 
-def faults(task: task_pb2.Task, max_rollouts: int) -> list[tuple[str, str]]:
+def faults(task: task_pb2.Task, max_rollouts: int) -> Iterator[tuple[str, str]]:
     """The fields of a task that are wrong, with what is wrong."""
-    found = []
     if task.id and not TASK_ID.fullmatch(task.id):
-        found.append(("id", f"must match {TASK_ID.pattern}"))
+        yield "id", f"must match {TASK_ID.pattern}"
+    if task.queue and not TASK_ID.fullmatch(task.queue):
+        yield "queue", f"must match {TASK_ID.pattern}"
     if not task.instruction:
-        found.append(("instruction", "is empty; say what the agent is asked to do"))
-    elif len(task.instruction.encode()) > MAX_INSTRUCTION_BYTES:
-        found.append(("instruction", f"is longer than {MAX_INSTRUCTION_BYTES} bytes"))
+        yield "instruction", "is empty; say what the agent is asked to do"
+    elif len(task.instruction) > MAX_INSTRUCTION_BYTES // 4 and len(task.instruction.encode()) > MAX_INSTRUCTION_BYTES:
+        yield "instruction", f"is longer than {MAX_INSTRUCTION_BYTES} bytes"
+    elif task.ByteSize() > MAX_TASK_BYTES:
+        yield "metadata_json", f"makes the task {task.ByteSize()} bytes; all of it may have {MAX_TASK_BYTES}"
     if not task.agent.kind:
-        found.append(("agent.kind", "is empty; name an agent that a node runs, such as tool_agent"))
+        yield "agent.kind", "is empty; name an agent that a node runs, such as tool_agent"
     if not 0 <= task.rollouts <= max_rollouts:
-        found.append(("rollouts", f"is {task.rollouts}; give 1 to {max_rollouts}, or 0 for 1"))
+        yield "rollouts", f"is {task.rollouts}; give 1 to {max_rollouts}, or 0 for 1"
     if task.HasField("environment") and not task.environment.name:
-        found.append(("environment.name", "is empty; name an environment of the catalogue"))
+        yield "environment.name", "is empty; name an environment of the catalogue"
     if task.HasField("scoring") and not task.HasField("environment"):
-        found.append(("scoring", "needs an environment: its gateway scores the answer"))
-    if task.limits.max_steps < 0:
-        found.append(("limits.max_steps", "is negative"))
+        yield "scoring", "needs an environment: its gateway scores the answer"
+    if task.HasField("straggler_cutoff") and not 1 <= task.straggler_cutoff.after_usable < (task.rollouts or 1):
+        yield "straggler_cutoff.after_usable", "must be at least 1 and less than rollouts"
+    if task.HasField("limits") or task.HasField("retry"):
+        yield from limit_faults(task)
+    yield from json_faults(task)
+
+
+def limit_faults(task: task_pb2.Task) -> Iterator[tuple[str, str]]:
+    """Limits and the retry policy: nothing is negative, and no time is longer than a year."""
+    limits = task.limits
+    for name in ("max_steps", "max_tokens_per_action", "max_total_tokens"):
+        if getattr(limits, name) < 0:
+            yield f"limits.{name}", "is negative"
+    for name in ("rollout_deadline", "step_deadline", "schedule_deadline"):
+        if not is_time(getattr(limits, name)):
+            yield f"limits.{name}", "must be between 0 and a year"
     if task.retry.max_attempts < 0:
-        found.append(("retry.max_attempts", "is negative"))
+        yield "retry.max_attempts", "is negative"
+    if not is_time(task.retry.initial_backoff):
+        yield "retry.initial_backoff", "must be between 0 and a year"
+
+
+def json_faults(task: task_pb2.Task) -> Iterator[tuple[str, str]]:
+    """Settings that have to be the text of a JSON object."""
     for field, text in (
         ("agent.config_json", task.agent.config_json),
         ("environment.parameters_json", task.environment.parameters_json),
     ):
         if text and not is_json_object(text):
-            found.append((field, "is not the text of a JSON object"))
-    return found
+            yield field, "is not the text of a JSON object"
+
+
+def is_time(duration: Duration) -> bool:
+    """Whether a Duration is one that may be waited for."""
+    return 0 <= duration.seconds <= YEAR_SECONDS and 0 <= duration.nanos < 10**9
 
 
 def is_json_object(text: str) -> bool:
     """Whether a text is a JSON object."""
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
