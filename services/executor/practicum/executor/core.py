@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ class Executor:
             lease_seconds=settings.lease_seconds,
             new_lease_id=lease_ids().__next__,
             queue_weights=settings.queue_weights or {},
+            jitter=random.random,
         )
         self.work = asyncio.Event()
         """Set when there may be something to give out."""
@@ -157,23 +159,22 @@ class Executor:
         if end.outcome not in USABLE:
             return
         task.usable += 1
-        if task.open and task.cutoff and task.usable >= task.cutoff:
-            self._cancel_rollouts(self._open_rollouts(task), CUT)
+        stragglers = self.scheduler.stragglers(task.task_id, usable=task.usable, after_usable=task.cutoff)
+        self._cancel_rollouts([self.scheduler.rollouts[rollout_id] for rollout_id in stragglers], CUT)
 
     def _cancel(self, task_ids: Iterable[str], reason: str) -> int:
-        rollouts = [r for task_id in task_ids for r in self._open_rollouts(self.backlog.tasks[task_id])]
+        scheduler = self.scheduler
+        rollouts = [scheduler.rollouts[rollout_id] for task_id in task_ids for rollout_id in scheduler.group(task_id)]
         return self._cancel_rollouts(rollouts, message_pb2.ErrorPayload(reason="CANCELLED", detail=reason))
 
     def _cancel_rollouts(self, rollouts: Sequence[Rollout], error: message_pb2.ErrorPayload) -> int:
+        if not rollouts:
+            return 0
         leases = [(r.node_id, r.lease_id) for r in rollouts if r.node_id is not None and r.lease_id is not None]
         cancelled = [rollout for rollout in rollouts if self.scheduler.cancel(rollout.rollout_id) is not None]
         self.end_here(cancelled, trajectory_pb2.OUTCOME_CANCELLED, error)
         self.writer.gather().then(lambda: self.stop_leases(leases, error.detail))
         return len(cancelled)
-
-    def _open_rollouts(self, task: OpenTask) -> list[Rollout]:
-        found = (self.scheduler.rollouts.get(rollout_id) for rollout_id in rollout_ids(task.task_id, task.rollouts))
-        return [rollout for rollout in found if rollout is not None]
 
     def _bury(self, task_ids: Sequence[str]) -> None:
         """Remembers cancels of tasks that are not known yet."""

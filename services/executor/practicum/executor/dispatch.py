@@ -159,7 +159,7 @@ class Dispatcher:
         """Has a node take nothing new."""
         if node_id not in self._scheduler.nodes:
             raise NotFound(f"no node {node_id} is known", reason="NODE_UNKNOWN", metadata={"node_id": node_id})
-        self._scheduler.nodes[node_id].draining = True
+        self._scheduler.drain(node_id)
         if (link := self.links.get(node_id)) is not None:
             link.tell(dispatch_pb2.ConnectResponse(drain=True))
 

@@ -16,6 +16,7 @@ ENDED = {
     "done": executor_pb2.ROLLOUT_STATE_DONE,
     "cancelled": executor_pb2.ROLLOUT_STATE_CANCELLED,
     "dead": executor_pb2.ROLLOUT_STATE_DEAD,
+    "overdue": executor_pb2.ROLLOUT_STATE_DONE,
 }
 
 
