@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from practicum.common.errors import ConfigError
-from practicum.common.logging import configure_logging
+from practicum.common.logging import LEVELS, configure_logging
 from practicum.common.processes import exit_with_parent
 from practicum.common.server import ServerConfig
 
@@ -22,11 +22,15 @@ class ServiceParser(argparse.ArgumentParser):
     """Parses flags, with variables as their defaults. A wrong value names the flag or variable and what is right."""
 
     def __init__(self, service: str, *, description: str, port: int) -> None:
-        """`service`: as in its package's name. Adds what every service has: address, insecure, exit-with-parent."""
+        """`service`: as in its package's name. Adds what every service has."""
         super().__init__(prog=f"python -m practicum.{service}", description=description)
         self.service = service
         self.add_argument("--address", default=f"127.0.0.1:{port}", help="where to serve (default: %(default)s)")
         self.add_argument("--insecure", action="store_true", help="serve on an address that others can reach")
+        self.add_argument(
+            "--metrics-address", metavar="HOST:PORT", help="where to serve /metrics for Prometheus (default: nowhere)"
+        )
+        self.add_argument("--log-level", choices=LEVELS, default="info", help="from where on (default: %(default)s)")
         self.add_argument(
             "--exit-with-parent", type=int, metavar="PID", help="stop when this process, which starts the service, ends"
         )
@@ -53,12 +57,12 @@ class ServiceParser(argparse.ArgumentParser):
 
 def server_config(arguments: argparse.Namespace) -> ServerConfig:
     """Where to serve, from a ServiceParser's arguments."""
-    return ServerConfig(address=arguments.address, insecure=arguments.insecure)
+    return ServerConfig(arguments.address, insecure=arguments.insecure, metrics_address=arguments.metrics_address)
 
 
 def run_service(arguments: argparse.Namespace, main: Coroutine[Any, Any, None]) -> None:
     """Runs a service's main coroutine; a ConfigError ends the process with its sentence and exit code 2."""
-    configure_logging()
+    configure_logging(arguments.log_level)
     if arguments.exit_with_parent is not None:
         exit_with_parent(arguments.exit_with_parent)
     try:

@@ -8,6 +8,8 @@ from typing import TextIO
 
 import structlog
 
+LEVELS = ("debug", "info", "warning", "error")
+
 
 class Forgiving:
     """A stream that drops what can't be written: a full disk under the log must not stop the service."""
@@ -27,8 +29,8 @@ class Forgiving:
             self._stream.flush()
 
 
-def configure_logging() -> None:
-    """Configures structlog for this process. Call once, at start."""
+def configure_logging(level: str = "info") -> None:
+    """Configures structlog for this process. Call once, at start. `level`: one of LEVELS; less is not logged."""
     terminal = sys.stderr.isatty()
     # Plain tracebacks: prettier ones print the values of variables, and those may be prompts or secrets.
     console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
@@ -42,6 +44,7 @@ def configure_logging() -> None:
             *(() if terminal else (structlog.processors.format_exc_info,)),
             last,
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(Forgiving(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import structlog
@@ -14,8 +15,10 @@ from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from practicum.common.call_meter import CallMeter
 from practicum.common.errors import ConfigError
 from practicum.common.interceptor import ErrorInterceptor
+from practicum.common.metrics import Source, metrics_served
 
 log = structlog.get_logger(__name__)
 
@@ -32,11 +35,12 @@ OPTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Where to serve, and how long running calls may take to end at shutdown."""
+    """Where to serve calls, and metrics if anywhere, and how long running calls may take to end at shutdown."""
 
     address: str
     grace_seconds: float = 5.0
     insecure: bool = False
+    metrics_address: str | None = None
 
 
 async def serve(
@@ -47,15 +51,38 @@ async def serve(
     drain: Callable[[], None] = lambda: None,
     until: Callable[[], Awaitable[object]] | None = None,
     ready: bool = True,
+    sources: Sequence[Source] = (),
 ) -> None:
     """Serves until SIGTERM or SIGINT, or `until` returns: health says NOT_SERVING, `drain` ends long streams, calls get
     their grace, then it ends.
 
-    Unless it is `ready`, health says so of the services, but not of the process, which is well.
+    Unless it is `ready`, health says so of the services, but not of the process, which is well. `sources` are read for
+    metrics, beside what is known of all services.
     """
-    refuse_open_address(config)
-    server = aio.server(interceptors=[ErrorInterceptor()], options=OPTIONS)
-    register(server)
+    for address in filter(None, (config.address, config.metrics_address)):
+        refuse_open_address(address, insecure=config.insecure)
+    async with AsyncExitStack() as stack:
+        interceptors: list[aio.ServerInterceptor] = [ErrorInterceptor()]
+        if config.metrics_address:
+            interceptors.append(meter := CallMeter())
+            await stack.enter_async_context(
+                metrics_served(*split_address(config.metrics_address), [meter.read, *sources])
+            )
+        server = aio.server(interceptors=interceptors, options=OPTIONS)
+        register(server)
+        await run(server, config, services=services, drain=drain, until=until or wait_for_signal, ready=ready)
+
+
+async def run(
+    server: aio.Server,
+    config: ServerConfig,
+    *,
+    services: Sequence[str],
+    drain: Callable[[], None],
+    until: Callable[[], Awaitable[object]],
+    ready: bool,
+) -> None:
+    """The server's life, from its port to its end."""
     checker = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checker, server)
     channelz.add_channelz_servicer(server)
@@ -68,7 +95,7 @@ async def serve(
         await checker.set(name, of_services)
     await checker.set("", health_pb2.HealthCheckResponse.SERVING)
     log.info("served" if ready else "standing_by", address=config.address, port=port, services=list(services))
-    await (until or wait_for_signal)()
+    await until()
     log.info("draining", grace_seconds=config.grace_seconds)
     await checker.enter_graceful_shutdown()
     drain()
@@ -76,10 +103,10 @@ async def serve(
     log.info("stopped")
 
 
-def refuse_open_address(config: ServerConfig) -> None:
+def refuse_open_address(address: str, *, insecure: bool) -> None:
     """Refuses an address that others can reach, since this release has no credentials to guard it."""
-    host = split_address(config.address)[0]
-    if config.insecure or host == "localhost":
+    host = split_address(address)[0]
+    if insecure or host == "localhost":
         return
     try:
         loopback = ipaddress.ip_address(host).is_loopback
@@ -87,7 +114,7 @@ def refuse_open_address(config: ServerConfig) -> None:
         loopback = False
     if not loopback:
         raise ConfigError(
-            f"{config.address} is not a loopback address and calls are not authenticated: "
+            f"{address} is not a loopback address and calls are not authenticated: "
             "serve on 127.0.0.1, or pass --insecure if the network is trusted"
         )
 
