@@ -47,3 +47,18 @@ async def self_cancelling(session: Session) -> str:
     task.cancel()
     await task
     return ""
+
+
+async def napper(session: Session) -> str:
+    """Needs no environment, and takes `seconds` (its setting)."""
+    await asyncio.sleep(float(session.config["seconds"]))
+    return "done"
+
+
+async def actor(session: Session) -> str:
+    """Acts upon the witness, again and again, for `seconds` (its setting)."""
+    ends_at = asyncio.get_running_loop().time() + float(session.config["seconds"])
+    while asyncio.get_running_loop().time() < ends_at:
+        await session.act("I act", [session.tool_call("witness__act", {})])
+        await asyncio.sleep(0.1)
+    return "done"
