@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -126,7 +125,7 @@ def node_command(executor: str, arm: Arm, index: int) -> Sequence[str]:
     """How a node is started."""
     name = set_of(arm)
     labels = ("--label", f"set={name}", "--agent", "replay=load.replay:replay")
-    place = ("--executor", executor, "--address", "127.0.0.1:0", "--exit-with-parent", str(os.getpid()))
+    place = ("--executor", executor, "--address", "127.0.0.1:0")
     return ("-m", "practicum.node", "--node-id", f"{name}-{index}", "--slots", str(arm.slots), *labels, *place)
 
 

@@ -16,7 +16,6 @@ from grpc import aio
 from load.payload import EMPTY, WHOLE, finished, messages
 from load.processes import READY
 from practicum.common.channels import connect
-from practicum.common.processes import exit_with_parent
 from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc
 
 
@@ -95,9 +94,7 @@ def main() -> None:
     parser.add_argument("--executor", required=True)
     parser.add_argument("--node-id", required=True)
     parser.add_argument("--slots", type=int, default=256)
-    parser.add_argument("--exit-with-parent", type=int, required=True)
     arguments = parser.parse_args()
-    exit_with_parent(arguments.exit_with_parent)
     try:
         asyncio.run(EmptyNode(arguments.node_id, arguments.slots).run(arguments.executor))
     except* (aio.AioRpcError, asyncio.InvalidStateError, ConnectionError) as errors:

@@ -27,14 +27,14 @@ class ExecutorClient:
 
     def __init__(self, stub: executor_pb2_grpc.ExecutorServiceAsyncStub) -> None:
         self.stub = stub
-        self._loop: ClosedLoop | StandingBacklog | None = None
+        self.loop: ClosedLoop | StandingBacklog | None = None
         self._submits: set[asyncio.Task[None]] = set()
 
     async def keep_in_flight(
         self, in_flight: int, *, rollouts: int, cpu: Callable[[], float], make: MakeTask = task
     ) -> Run:
         """Runs so many rollouts, so many at a time."""
-        loop = self._loop = ClosedLoop(lambda ids: self._begin(ids, make), rollouts, in_flight, f"r{next(NUMBERS)}-")
+        loop = self.loop = ClosedLoop(lambda ids: self.begin(ids, make), rollouts, in_flight, f"r{next(NUMBERS)}-")
         return await loop.run(cpu)
 
     async def fill(self, rollouts: int) -> None:
@@ -45,12 +45,12 @@ class ExecutorClient:
 
     def keep_depth(self) -> StandingBacklog:
         """From now on a rollout is submitted for each that ends."""
-        self._loop = StandingBacklog(lambda ids: self._begin(ids, task), f"s{next(NUMBERS)}-")
-        return self._loop
+        self.loop = StandingBacklog(lambda ids: self.begin(ids, task), f"s{next(NUMBERS)}-")
+        return self.loop
 
     def rest(self) -> None:
         """Submits nothing more, whatever ends or fails."""
-        self._loop = None
+        self.loop = None
 
     async def consume(self, call: Any) -> None:
         """Reads the stream to its end."""
@@ -58,18 +58,19 @@ class ExecutorClient:
         acking = asyncio.create_task(ack(call, seen))
         try:
             while (response := await call.read()) is not aio.EOF:
-                if self._loop is not None:
-                    self._loop.done([task_id(event) for event in response.events if event.HasField("trajectory")])
+                if self.loop is not None:
+                    self.loop.done([task_id(event) for event in response.events if event.HasField("trajectory")])
                 seen.put_nowait((response.events[-1].cursor, len(response.events)))
             raise ConnectionError("the executor ended the stream")
         except Exception as error:
-            if self._loop is not None:
-                self._loop.failed(error)
+            if self.loop is not None:
+                self.loop.failed(error)
             raise
         finally:
             acking.cancel()
 
-    def _begin(self, ids: list[str], make: MakeTask) -> None:
+    def begin(self, ids: list[str], make: MakeTask = task) -> None:
+        """Begins to submit these tasks together, and returns at once."""
         submit = asyncio.create_task(self.submit(ids, make))
         self._submits.add(submit)
         submit.add_done_callback(self._submitted)
@@ -82,8 +83,8 @@ class ExecutorClient:
     def _submitted(self, submit: asyncio.Task[None]) -> None:
         self._submits.discard(submit)
         error = None if submit.cancelled() else submit.exception()
-        if self._loop is not None and error is not None:
-            self._loop.failed(error)
+        if self.loop is not None and error is not None:
+            self.loop.failed(error)
 
 
 def task_id(event: executor_pb2.TrajectoryEvent) -> str:

@@ -35,9 +35,8 @@ def start_executor(services: Services, durability: str, *flags: str) -> Service:
 
 def node_commands(address: str, *, nodes: int = NODES, slots: int = SLOTS) -> list[Sequence[str]]:
     """How empty nodes are started."""
-    options = ("--slots", str(slots), "--exit-with-parent", str(os.getpid()))
-    names = (("--executor", address, "--node-id", f"n{index}") for index in range(nodes))
-    return [("-m", "load.empty_node", *name, *options) for name in names]
+    options = ("-m", "load.empty_node", "--executor", address, "--slots", str(slots))
+    return [(*options, "--node-id", f"n{index}") for index in range(nodes)]
 
 
 @contextmanager

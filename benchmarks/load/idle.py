@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 from figures import Figure
 
@@ -18,9 +17,8 @@ SETTLED_SECONDS = 3.0
 
 async def idle_figures(seconds: float) -> list[Figure]:
     """The executor's CPU over so many seconds, with the default lease of 30 s and heartbeats each 10 s."""
-    parent = ("--exit-with-parent", str(os.getpid()))
     with running_executor("full") as executor:
-        command = ("-m", "load.idle_nodes", "--executor", executor.address, "--nodes", str(NODES), *parent)
+        command = ("-m", "load.idle_nodes", "--executor", executor.address, "--nodes", str(NODES))
         with children([command]):
             await asyncio.sleep(SETTLED_SECONDS)
             before = cpu_seconds(executor.pid)

@@ -12,7 +12,6 @@ from grpc import aio
 from load.executor_client import own_channel
 from load.payload import EMPTY
 from load.processes import READY
-from practicum.common.processes import exit_with_parent
 from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc
 
 AT_ONCE = 50
@@ -59,9 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--executor", required=True)
     parser.add_argument("--nodes", type=int, required=True)
-    parser.add_argument("--exit-with-parent", type=int, required=True)
     arguments = parser.parse_args()
-    exit_with_parent(arguments.exit_with_parent)
     try:
         asyncio.run(run(arguments.executor, arguments.nodes))
     except* (aio.AioRpcError, asyncio.InvalidStateError, ConnectionError) as errors:

@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 BENCHMARKS = Path(__file__).parents[1]
+GUARD = Path(__file__).parent / "guard.py"
 READY = "ready"
 CPUCLOCK_SCHED = 2
 
@@ -30,14 +31,9 @@ def rss_bytes(pid: int) -> int:
 
 
 @contextmanager
-def children(
-    commands: Sequence[Sequence[str]],
-    *,
-    python: Path | str = sys.executable,
-    variables: Mapping[str, str] | None = None,
-) -> Iterator[list[subprocess.Popen[bytes]]]:
+def children(commands: Sequence[Sequence[str]], **options: Any) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Python programs that have said `ready` on their standard output; killed with the context."""
-    with programs(commands, python=python, variables=variables, stdout=subprocess.PIPE) as started:
+    with programs(commands, stdout=subprocess.PIPE, **options) as started:
         for child, command in zip(started, commands, strict=True):
             wait_ready(child, " ".join(command))
         yield started
@@ -49,15 +45,16 @@ def programs(
     *,
     python: Path | str = sys.executable,
     variables: Mapping[str, str] | None = None,
-    stdout: int | IO[bytes] | None = None,
-    stderr: int | IO[bytes] | None = None,
+    **options: Any,
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Python programs; killed with the context."""
-    environment = os.environ | {"PYTHONPATH": str(BENCHMARKS)} | dict(variables or {})
+    """Python programs; killed with the context, and by the kernel when this process ends."""
+    path = os.pathsep.join(filter(None, (str(BENCHMARKS), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": path} | dict(variables or {})
+    guard = (str(GUARD), str(os.getpid()))
     with ExitStack() as stack:
         started = []
         for command in commands:
-            child = subprocess.Popen([str(python), *command], env=environment, stdout=stdout, stderr=stderr)
+            child = subprocess.Popen([str(python), *guard, *command], env=environment, **options)
             stack.callback(end, child)
             started.append(child)
         yield started
@@ -67,8 +64,9 @@ def end(child: subprocess.Popen[bytes]) -> None:
     """kill -9."""
     child.kill()
     child.wait()
-    if child.stdout is not None:
-        child.stdout.close()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def wait_ready(child: subprocess.Popen[bytes], name: str) -> None:
