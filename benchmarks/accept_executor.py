@@ -1,74 +1,89 @@
-"""The executor's bar so far: kill -9 of nodes and of the executor loses nothing, again and again.
+"""The executor under kill -9: nothing is lost, nothing doubled, and a node that was cut off acts no more.
 
-    python benchmarks/accept_executor.py        # three minutes; exits with 1 when a bar is missed
+    python benchmarks/accept_executor.py                       # 22 minutes; exits with 1 when a bar is missed
+    python benchmarks/accept_executor.py --minutes 1 --rollouts 200
 
-Each round starts an executor, a gateway and two nodes as processes, submits rollouts, and kills one of them with -9 in
-the middle. What is counted is what a consumer was told that began anew after the last kill.
+Real processes. For so many minutes rollouts are submitted while nodes, executors and PostgreSQL are killed with -9 at
+random and started again, first on SQLite, then on PostgreSQL with a standby. A consumer begins anew every few
+trajectories, acks what it had, and drops repeats by rollout id.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import tempfile
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from figures import Figure, report
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from support.boxes import boxes_tasks, door, submit, trajectories
-from support.services import Service, Services, services_in
+from support.chaos import Outcome, run_chaos
+from support.cut_off import cut_off
+from support.postgres import running_postgres
+from support.services import services_in
 
-ROLLOUTS = 64
-SOLVER = ("--agent", "slow_solver=support.agents:slow_solver", "--slots", "8")
+CUT_SECONDS = 60.0
 
 
 def main() -> int:
-    """Kills each in turn."""
+    """Both stores, then the node that is cut off."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=10.0, help="for each store (default: %(default)s)")
+    parser.add_argument("--rollouts", type=int, default=1_000, help="for each store (default: %(default)s)")
+    parser.add_argument("--cut-seconds", type=float, default=CUT_SECONDS, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="of what is killed when")
     arguments = parser.parse_args()
-    figures = [f for victim in ("node", "executor") for f in rounds(victim, arguments.rounds)]
-    return report(f"{arguments.rounds} rounds of {ROLLOUTS} rollouts each", figures, method="real processes, kill -9")
+    figures = [
+        *chaos_figures("SQLite", arguments, postgres=False),
+        *chaos_figures("PostgreSQL with a standby", arguments, postgres=True),
+        *cut_off_figures(arguments.cut_seconds),
+    ]
+    method = f"real processes, kill -9 about every 4 s for {arguments.minutes:g} minutes each, seed {arguments.seed}"
+    return report("the executor under kill -9", figures, method=method)
 
 
-def rounds(victim: str, count: int) -> list[Figure]:
-    """Lost and doubled rollouts over all rounds."""
-    lost = doubled = again = 0
-    for index in range(count):
-        with tempfile.TemporaryDirectory() as folder, services_in(Path(folder)) as services:
-            told, expected = one_round(services, victim, killed_after=8 * (index + 1))
-        counts = Counter(t.rollout_id for t in told)
-        lost += len(expected - counts.keys())
-        doubled += sum(count - 1 for count in counts.values())
-        again += sum(t.attempt > 1 for t in told)
+def chaos_figures(store: str, arguments: argparse.Namespace, *, postgres: bool) -> Sequence[Figure]:
+    """One store."""
+    with tempfile.TemporaryDirectory() as folder, services_in(Path(folder)) as services:
+        options = {
+            "rollouts": arguments.rollouts,
+            "seconds": arguments.minutes * 60,
+            "seed": arguments.seed,
+            "pause_seconds": 4.0,
+        }
+        if not postgres:
+            return figures_of(store, run_chaos(services, None, **options))
+        with running_postgres() as server:
+            return figures_of(store, run_chaos(services, server, **options))
+
+
+def figures_of(store: str, outcome: Outcome) -> list[Figure]:
+    """What was lost and doubled, and what was done to it."""
+    repeats = sum(outcome.told.values()) - len(outcome.told)
+    kills = [Figure(f"{store}: kill -9 of a {kind}", count) for kind, count in sorted(outcome.kills.items())]
     return [
-        Figure(f"{victim} killed: rollouts lost", lost, at_most=0),
-        Figure(f"{victim} killed: rollouts doubled", doubled, at_most=0),
-        Figure(f"{victim} killed: rollouts begun again", again),
+        *kills,
+        Figure(f"{store}: rollouts", len(outcome.expected)),
+        Figure(f"{store}: rollouts without a stored trajectory", outcome.lost, at_most=0),
+        Figure(f"{store}: stored trajectories beyond one for each", outcome.doubled, at_most=0),
+        Figure(f"{store}: rollouts that the consumer never heard of", outcome.untold, at_most=0),
+        Figure(f"{store}: repeats that the consumer dropped", repeats),
+        Figure(f"{store}: rollouts begun again", outcome.begun_again),
     ]
 
 
-def one_round(services: Services, victim: str, *, killed_after: int):  # type: ignore[no-untyped-def]
-    """Kills after so many trajectories. Returns all trajectories, and the ids that were accepted."""
-    gateway = services.start("env_gateway", "--catalogue", "environments/catalogue.json")
-    executor = services.executor()
-    nodes = [services.node(name, executor, gateway, *SOLVER) for name in "ab"]
-    with door(executor.address) as stub:
-        expected = set(submit(stub, boxes_tasks(ROLLOUTS, "slow_solver", seconds=0.3)))
-        trajectories(stub, killed_after, name="before")
-    kill(nodes[0] if victim == "node" else executor, again=victim == "executor")
-    with door(executor.address) as stub:
-        return trajectories(stub, ROLLOUTS, name="after"), expected
-
-
-def kill(service: Service, *, again: bool) -> None:
-    """kill -9; and starts it again if asked."""
-    service.kill()
-    if again:
-        service.launch()
-        service.wait_serving()
+def cut_off_figures(seconds: float) -> list[Figure]:
+    """A node whose packets to the executor are dropped for a while."""
+    with tempfile.TemporaryDirectory() as folder, services_in(Path(folder)) as services:
+        result = cut_off(services, Path(folder), seconds=seconds)
+    return [
+        Figure(f"cut off for {seconds:g} s: actions before another attempt began", len(result.first) - result.late),
+        Figure(f"cut off for {seconds:g} s: actions after that", result.late, at_most=0),
+        Figure(f"cut off for {seconds:g} s: stored trajectories", len(result.stored), at_least=1, at_most=1),
+    ]
 
 
 if __name__ == "__main__":
