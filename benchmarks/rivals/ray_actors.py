@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,18 @@ def descendants(pid: int) -> list[int]:
 
 async def main() -> None:
     """Starts Ray, serves."""
-    ray.init(num_cpus=NODES, include_dashboard=False, object_store_memory=200 * 2**20, logging_level="ERROR")
-    try:
-        await serve(RayActors())
-    finally:
-        ray.shutdown()
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        ray.init(
+            num_cpus=NODES,
+            include_dashboard=False,
+            object_store_memory=200 * 2**20,
+            logging_level="ERROR",
+            _temp_dir=folder,
+        )
+        try:
+            await serve(RayActors())
+        finally:
+            ray.shutdown()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgpack
@@ -128,14 +128,18 @@ async def main(worker: str) -> None:
         arm = Verifiers(client, broker.pid)
         await serve(arm)
         await client.close()
+        broker.terminate()  # So that it removes its folder in /tmp.
+        await asyncio.to_thread(broker.wait, 20)
 
 
 def run_broker(worker: str, address: str) -> None:
     """Their broker, with our workers where it starts its own."""
     pool.serve_env = WORKERS[worker]
+    pool._arm_teardown()
     broker = pool.EnvServerPool({}, NODES, address, elastic=False)
     print(READY, flush=True)
-    asyncio.run(broker.run())
+    with suppress(KeyboardInterrupt):  # What they make of SIGTERM.
+        asyncio.run(broker.run())
 
 
 if __name__ == "__main__":
