@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -16,9 +18,16 @@ class Samples:
         families = text_string_to_metric_families(text)
         self._samples = [sample for family in families for sample in family.samples]
 
+    def __repr__(self) -> str:
+        return "\n".join(f"{s.name}{s.labels} {s.value}" for s in self._samples if not s.name.endswith("_bucket"))
+
     def __call__(self, name: str, **labels: str) -> float:
         """The sum of all samples of this name with these labels; 0 when there are none."""
         return sum(s.value for s in self._samples if s.name == name and labels.items() <= s.labels.items())
+
+    def tells(self, name: str) -> bool:
+        """Whether there is a sample of this name."""
+        return any(sample.name == name for sample in self._samples)
 
     def of(self, name: str, label: str) -> dict[str, float]:
         """The samples of a name, by one label."""
@@ -32,9 +41,13 @@ def scrape(address: str) -> Samples:
 
 
 def scrape_until(address: str, condition: Callable[[Samples], bool], seconds: float = 20) -> Samples:
-    """Scrapes again and again until it tells what it should."""
+    """Scrapes again and again until it tells what it should; a service may be away meanwhile."""
     deadline = time.monotonic() + seconds
-    while not condition(samples := scrape(address)):
-        assert time.monotonic() < deadline, [s for s in samples._samples if s.name.startswith("practicum")]
+    while True:
+        samples = Samples("")
+        with suppress(urllib.error.URLError):
+            samples = scrape(address)
+        if condition(samples):
+            return samples
+        assert time.monotonic() < deadline, samples
         time.sleep(0.02)
-    return samples

@@ -16,6 +16,7 @@ from practicum.executor.core import Executor, Settings
 from practicum.executor.dispatch import Dispatcher
 from practicum.executor.dispatch_service import DispatchService
 from practicum.executor.leadership import leading
+from practicum.executor.metrics import ExecutorMetrics
 from practicum.executor.options import executor_parser, keep_of, lease_of, settings_of
 from practicum.executor.retention import Keep, Retention
 from practicum.executor.service import ExecutorService
@@ -41,7 +42,7 @@ async def run(arguments: argparse.Namespace) -> None:
     leadership = await stand_by(server_config(arguments), lease, SERVICES)
     if leadership is not None:
         async with leading(leadership):
-            await lead(arguments, *chosen, fence=leadership.fence)
+            await lead(arguments, *chosen, fence=leadership.fence, epoch=leadership.epoch)
     lease.close()
 
 
@@ -51,12 +52,14 @@ async def lead(
     keep: Keep,
     *,
     fence: Callable[[Connection], None] | None = None,
+    epoch: int | None = None,
 ) -> None:
     """Builds the store, the executor on it, its two doors, and serves."""
     store = SqlStore(arguments.database, durability=arguments.durability, fence=fence)
     executor = Executor(store, settings)
     dispatcher, consumers = Dispatcher(executor), Consumers(executor)
     retention = Retention(executor, keep, consumers.connected)
+    sources = [ExecutorMetrics(executor, consumers, epoch=epoch).read]
 
     def register(server: aio.Server) -> None:
         # The stubs call every method abstract; the generated base answers UNIMPLEMENTED, as the protocol says.
@@ -71,7 +74,7 @@ async def lead(
 
     try:
         async with executor.running(), background(dispatcher.run()), background(retention.run()):
-            await serve(server_config(arguments), services=SERVICES, register=register, drain=drain)
+            await serve(server_config(arguments), services=SERVICES, register=register, drain=drain, sources=sources)
     finally:
         store.close()
 

@@ -28,13 +28,18 @@ class Assignments:
         """Notes attempts, and tells their nodes once that is on disk."""
         if not leases:
             return
-        batch, scheduler = self._executor.writer.gather(), self._scheduler
+        batch, scheduler, tally = self._executor.writer.gather(), self._scheduler, self._executor.tally
+        first: list[float] = []
         for lease in leases:
             rollout, node = scheduler.rollouts[lease.rollout_id], scheduler.nodes[lease.node_id]
             number, place = self._executor.backlog.tasks[rollout.task_id].number, place_of(rollout)
             holder = (lease.lease_id, lease.node_id, node.incarnation)
             batch.put_attempt(AttemptRow(number, place, lease.attempt, rollout.failures, *holder))
+            if lease.attempt == 1:
+                first.append(rollout.queued_at)
+        tally.attempts += len(leases)
         batch.then(lambda: self._tell(leases))
+        batch.then(lambda: tally.dispatched(first))
 
     def release(self, rollout: Rollout) -> None:
         """Notes that a rollout waits again: after a restart no node is believed to run it."""

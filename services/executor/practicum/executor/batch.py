@@ -111,6 +111,13 @@ class Batch:
         """Does something in the event loop once all this is on disk; effects keep their order."""
         self._effects.append(effect)
 
+    @property
+    def rows(self) -> int:
+        """How many rows and changes are written."""
+        tasks = sum(len(submit.rows) for submit in self._submits)
+        results = len(self.ended) + len(self.results) + len(self.trajectories) + len(self.closed)
+        return tasks + len(self.attempts) + results + len(self.messages) + len(self.acks) + len(self._changes)
+
     def holds(self, result_number: int) -> bool:
         """Whether a result is among what is written."""
         return result_number in self.results

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 
 from practicum.common.errors import Aborted, FailedPrecondition, InvalidArgument, PracticumError, Unavailable
 from practicum.executor.bell import Bell
 from practicum.executor.changes import Consumer, ForgetConsumer, OpenConsumer
 from practicum.executor.core import Executor
-from practicum.executor.cursors import end_of
+from practicum.executor.cursors import end_of, number_of
 from practicum.executor.results import Result
 from practicum.executor.trajectories import events_of, frames
 from practicum.v1 import executor_pb2
@@ -61,6 +61,11 @@ class ConsumerStream:
 
     def _keep(self, cursor: int) -> None:
         self._kept = cursor
+
+    @property
+    def done(self) -> int:
+        """The cursor up to which nothing is left to do: acked, or not wanted."""
+        return self._position if self._acked == self._sent else self._acked
 
     def reader_ended(self, error: PracticumError | None) -> None:
         """The consumer closed its side (it gets what is there now), or said something wrong."""
@@ -166,6 +171,11 @@ class Consumers:
     def connected(self) -> Collection[str]:
         """The names with an open stream."""
         return self._streams.keys()
+
+    def lags(self, acked: Mapping[str, int]) -> dict[str, int]:
+        """How many results each consumer has before it; `acked`: what the store knows, of those without a stream."""
+        done = dict(acked) | {name: stream.done for name, stream in self._streams.items()}
+        return {name: max(self._executor.last_result - number_of(cursor), 0) for name, cursor in done.items()}
 
     def closed(self, name: str, stream: ConsumerStream) -> None:
         """A stream ended."""

@@ -24,6 +24,7 @@ from practicum.executor.results import Recent, Result
 from practicum.executor.rows import ResultRow
 from practicum.executor.scheduler import Rollout, Scheduler
 from practicum.executor.store import SqlStore
+from practicum.executor.tally import Tally
 from practicum.executor.writer import Writer
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
@@ -64,6 +65,7 @@ class Executor:
         """Tells nodes (node id, lease id) to stop, and why."""
         tasks, results = store.last_numbers()
         self.recent = Recent(since=results)
+        self.tally = Tally()
         self.last_result = results
         self.intake = Intake(
             store,
@@ -146,6 +148,7 @@ class Executor:
 
     def _kept(self, results: Sequence[Result]) -> None:
         self.recent.add(results)
+        self.tally.ended(results)
         self._ending.difference_update(result.rollout_id for result in results)
         self.journal.ended(result.rollout_id for result in results)
         for result in results:

@@ -18,6 +18,11 @@ def end_of(number: int) -> int:
     return 2 * number + 1
 
 
+def number_of(cursor: int) -> int:
+    """The number of the result that a cursor belongs to."""
+    return cursor // 2
+
+
 def first_after(cursor: int) -> int:
     """The number of the first result of which something may come after a cursor."""
     return (cursor + 1) // 2

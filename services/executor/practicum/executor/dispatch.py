@@ -137,8 +137,9 @@ class Dispatcher:
 
     def give_up(self, rollouts: Iterable[Rollout], error: message_pb2.ErrorPayload) -> None:
         """Attempts that failed: noted when they will be tried again, ended when attempts are used up."""
-        dead = []
+        dead, tally = [], self._executor.tally
         for rollout in rollouts:
+            tally.failed(error.reason)
             if rollout.state is State.DEAD:
                 dead.append(rollout)
             else:

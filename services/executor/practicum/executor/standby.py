@@ -17,6 +17,7 @@ from practicum.common.errors import Unavailable
 from practicum.common.server import ServerConfig, serve, wait_for_signal
 from practicum.executor.leader_lease import LeaderLease
 from practicum.executor.leadership import Leadership
+from practicum.executor.metrics import standby_metrics
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +106,7 @@ async def stand_by(config: ServerConfig, lease: LeaderLease, services: Sequence[
             register=lambda server: server.add_generic_rpc_handlers((Elsewhere(standby, services),)),
             until=until,
             ready=False,
+            sources=[standby_metrics],
         )
     finally:
         for task in (leads, stopped):

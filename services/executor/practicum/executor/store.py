@@ -24,7 +24,7 @@ from practicum.executor.migrations import SchemaRefused, migrate
 from practicum.executor.results import Result
 from practicum.executor.rows import AttemptRow
 from practicum.executor.statements import Statements
-from practicum.executor.tables import ATTEMPTS, COUNTERS, JOURNAL, RESULTS, TASKS, TOMBSTONES, TRAJECTORIES
+from practicum.executor.tables import ATTEMPTS, CONSUMERS, COUNTERS, JOURNAL, RESULTS, TASKS, TOMBSTONES, TRAJECTORIES
 
 PLACE = re.compile(r"0|[1-9][0-9]{0,5}")
 
@@ -166,6 +166,10 @@ class SqlStore:
         ((task_id, place),) = split([session_id])
         rows = self._rows(select(TASKS.c.rollouts).where(TASKS.c.task_id == task_id))
         return bool(rows) and 0 <= place < rows[0].rollouts
+
+    def consumers(self) -> dict[str, int]:
+        """Up to where each consumer acked, by name."""
+        return {row.name: row.cursor for row in self._rows(select(CONSUMERS.c.name, CONSUMERS.c.cursor))}
 
     def close(self) -> None:
         """Closes it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import Any
 
 import structlog
@@ -13,6 +14,7 @@ from practicum.common.errors import Unavailable
 from practicum.executor.batch import Batch, TasksKnown
 from practicum.executor.changes import Change
 from practicum.executor.store import SqlStore, StoreFailed
+from practicum.executor.tally import Commits
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +32,7 @@ class Writer:
     """
 
     def __init__(self, store: SqlStore) -> None:
+        self.commits = Commits()
         self._store = store
         self._batch = Batch()
         self._wake = asyncio.Event()
@@ -80,11 +83,13 @@ class Writer:
     async def _commit(self, batch: Batch) -> None:
         """Commits until it succeeds; at shutdown once, since nodes were not acked and send what was not kept again."""
         while True:
+            began = perf_counter()
             try:
                 answers = await asyncio.get_running_loop().run_in_executor(self._thread, self._store.commit, batch)
             except TasksKnown as known:
                 self._forget(batch.reject_known(known.bodies), batch)
             except StoreFailed as error:
+                self.commits.failed += 1
                 log.error("store_failed", reason=str(error))
                 refused = batch.refuse_tasks(refusal(error)) | self._batch.refuse_tasks(refusal(error))
                 self._forget(refused, batch)
@@ -92,6 +97,7 @@ class Writer:
                     return
                 await asyncio.sleep(RETRY_SECONDS)
             else:
+                self.commits.made(batch.rows, perf_counter() - began)
                 batch.written(answers)
                 return
 
