@@ -25,6 +25,9 @@ import pytest
 
 START_SECONDS = 60
 USER = "practicum"
+# In /tmp: the server's user can enter it whatever this process's TMPDIR is, and a socket's path may have 107 bytes.
+ROOT = Path("/tmp")
+PREFIX = "practicum-postgres-"
 # Small, but as durable as users have it: fsync and full_page_writes stay on.
 SETTINGS = {
     "listen_addresses": "",
@@ -119,8 +122,8 @@ def lives(process: psutil.Process) -> bool:
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
     """A server that ends with the context, or with this process."""
-    # In /tmp: the server's user can enter it whatever this process's TMPDIR is, and a socket's path may have 107 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="practicum-postgres-", dir="/tmp"))
+    sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=ROOT))
     if user := server_user():
         os.chown(folder, user.pw_uid, user.pw_gid)
     postgres = Postgres(folder, find_programs())
@@ -131,6 +134,14 @@ def running_postgres() -> Iterator[Postgres]:
     finally:
         postgres.stop()
         shutil.rmtree(folder)
+
+
+def sweep() -> None:
+    """Removes what was left by processes that were killed; their servers ended with them."""
+    for folder in ROOT.glob(f"{PREFIX}*-*"):
+        owner = folder.name.removeprefix(PREFIX).split("-")[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def find_programs() -> Path:

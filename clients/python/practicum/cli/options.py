@@ -10,7 +10,7 @@ import typer
 BASE_PORT = 50051
 
 ExecutorAddress = Annotated[
-    str, typer.Option("--executor", envvar="PRACTICUM_EXECUTOR", help="Address of the executor.")
+    str, typer.Option("--executor", envvar="PRACTICUM_EXECUTOR", help="Address of the executor; of several: a:1,b:2.")
 ]
 EXECUTOR = f"127.0.0.1:{BASE_PORT}"
 BasePort = Annotated[int, typer.Option(help="First of the consecutive ports on loopback that services listen on.")]

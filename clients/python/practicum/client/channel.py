@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
@@ -12,21 +13,25 @@ OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
+    # How long connecting may take: a stopped process takes connections, and says nothing.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 ]
 
 
-class Client:
-    """What clients share: a connection to a service on loopback or a trusted network, closed at the end."""
+def connect(address: str) -> grpc.Channel:
+    """A connection to a service on loopback or a trusted network."""
+    return grpc.insecure_channel(address, options=OPTIONS)
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self._channel = grpc.insecure_channel(address, options=OPTIONS)
 
+class Client(ABC):
+    """What clients share: each is closed at the end."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Closes the connection."""
-        self._channel.close()
+        """Closes its connections."""
 
     def __enter__(self) -> Self:
         return self

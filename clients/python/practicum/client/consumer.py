@@ -11,7 +11,8 @@ import grpc
 
 from practicum.client.errors import failure
 from practicum.client.events import Assembler
-from practicum.v1 import executor_pb2, executor_pb2_grpc, trajectory_pb2
+from practicum.client.route import Route
+from practicum.v1 import executor_pb2, trajectory_pb2
 
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
@@ -21,11 +22,8 @@ Request = executor_pb2.StreamTrajectoriesRequest
 class Consumer:
     """Reads what one name is to be told."""
 
-    def __init__(
-        self, stub: executor_pb2_grpc.ExecutorServiceStub, address: str, opened: executor_pb2.OpenConsumer
-    ) -> None:
-        self._stub = stub
-        self._address = address
+    def __init__(self, route: Route, opened: executor_pb2.OpenConsumer) -> None:
+        self._route = route
         self._opened = opened
         self._assembler = Assembler()
         self._failures = 0
@@ -35,19 +33,21 @@ class Consumer:
         """Whole trajectories, over as many streams as it takes: so many, or without an end when it is 0."""
         self._left = limit or -1
         while self._left:
+            address = self._route.address
             try:
                 yield from self._stream()
             except grpc.RpcError as error:
-                self._bridge(error)
+                self._bridge(address, error)
 
     def _stream(self) -> Iterator[trajectory_pb2.Trajectory]:
         requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         requests.put(Request(open=self._opened))
         self._assembler.restart()
-        call = self._stub.StreamTrajectories(iter(requests.get, None))
+        call = self._route.stub.StreamTrajectories(iter(requests.get, None))
         try:
             for response in call:
                 self._failures = 0
+                self._route.reached()
                 for cursor, trajectory in self._assembler.trajectories(response.events):
                     yield trajectory
                     requests.put(Request(ack=executor_pb2.AckCursor(cursor=cursor)))
@@ -61,10 +61,13 @@ class Consumer:
             requests.put(None)
             leave(call)
 
-    def _bridge(self, error: grpc.RpcError) -> None:
+    def _bridge(self, address: str, error: grpc.RpcError) -> None:
         """Waits before the next stream; raises when there is no use in one."""
-        if error.code() is not grpc.StatusCode.UNAVAILABLE or self._failures == len(BACKOFF_SECONDS):
-            raise failure(error, self._address) from error
+        failed = failure(error, self._route.addresses)
+        if self._route.turn(address, failed):
+            return
+        if failed.code is not grpc.StatusCode.UNAVAILABLE or self._failures == len(BACKOFF_SECONDS):
+            raise failed from error
         time.sleep(BACKOFF_SECONDS[self._failures])
         self._failures += 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import grpc
@@ -17,17 +17,25 @@ RETRY = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.S
 
 class CallFailed(Exception):
     """A call that failed. `code`: gRPC's; `reason`: stable, for programs; `fields`: what is wrong, by field;
-    `retry_after`: the seconds after which the service wants the call repeated, if it said."""
+    `metadata`: facts by name; `retry_after`: after how many seconds the service wants the call repeated, if it said."""
 
     def __init__(
-        self, code: grpc.StatusCode, detail: str, *, reason: str, fields: dict[str, str], retry_after: float | None
+        self,
+        code: grpc.StatusCode,
+        detail: str,
+        *,
+        reason: str,
+        fields: Mapping[str, str],
+        metadata: Mapping[str, str],
+        retry_after: float | None,
     ) -> None:
         listed = "".join(f"\n  {field}: {text}" for field, text in fields.items())
         super().__init__(f"{reason or code.name}: {'these fields are wrong:' + listed if fields else detail}")
         self.code = code
         self.detail = detail
         self.reason = reason
-        self.fields = fields
+        self.fields = dict(fields)
+        self.metadata = dict(metadata)
         self.retry_after = retry_after
 
     @property
@@ -41,7 +49,14 @@ class SubmitFailed(CallFailed):
 
     def __init__(self, error: CallFailed, accepted: Sequence[executor_pb2.SubmittedTask]) -> None:
         fields = {counted_on(field, len(accepted)): text for field, text in error.fields.items()}
-        super().__init__(error.code, error.detail, reason=error.reason, fields=fields, retry_after=error.retry_after)
+        super().__init__(
+            error.code,
+            error.detail,
+            reason=error.reason,
+            fields=fields,
+            metadata=error.metadata,
+            retry_after=error.retry_after,
+        )
         self.accepted = accepted
 
     def __str__(self) -> str:
@@ -75,4 +90,4 @@ def failure(error: grpc.RpcError, address: str) -> CallFailed:
             packed.Unpack(message)
     after = retry.retry_delay.ToTimedelta().total_seconds() if retry.HasField("retry_delay") else None
     fields = {violation.field: violation.description for violation in bad.field_violations}
-    return CallFailed(code, detail, reason=info.reason, fields=fields, retry_after=after)
+    return CallFailed(code, detail, reason=info.reason, fields=fields, metadata=info.metadata, retry_after=after)

@@ -6,20 +6,25 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 from practicum.client.channel import Client
 from practicum.client.consumer import Consumer
-from practicum.client.errors import told
 from practicum.client.events import Assembler
+from practicum.client.route import Route
 from practicum.client.submission import Submission
-from practicum.v1 import executor_pb2, executor_pb2_grpc, message_pb2, task_pb2, trajectory_pb2
+from practicum.v1 import executor_pb2, message_pb2, task_pb2, trajectory_pb2
 
 CALL_SECONDS = 30.0
 
 
 class ExecutorClient(Client):
-    """Calls one executor. Every method raises CallFailed; close it, or use it as a context manager."""
+    """Calls the executor. Every method raises CallFailed; close it, or use it as a context manager."""
 
     def __init__(self, address: str = "127.0.0.1:50051") -> None:
-        super().__init__(address)
-        self._stub = executor_pb2_grpc.ExecutorServiceStub(self._channel)
+        """`address`: where several executors have one database, those of all, with commas between: the one that leads
+        is found, and found again when another leads."""
+        self._route = Route(address)
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._route.close()
 
     def submit(self, tasks: Iterable[task_pb2.Task]) -> list[executor_pb2.SubmittedTask]:
         """Submits tasks, in batches. When it returns, a crash of the executor loses none.
@@ -27,15 +32,14 @@ class ExecutorClient(Client):
         Safe to repeat for tasks with ids. A batch whose answer did not come is repeated under its request id; one that
         the executor has no room for waits for as long as it says. SubmitFailed tells what was accepted before.
         """
-        return Submission(self._stub, self.address).run(list(tasks))
+        return Submission(self._route).run(list(tasks))
 
     def cancel(
         self, task_ids: Iterable[str] = (), *, labels: Mapping[str, str] | None = None, reason: str = "by the caller"
     ) -> int:
         """Cancels what has not ended of these tasks, and of those with all these labels. Returns the rollouts."""
         request = executor_pb2.CancelTasksRequest(task_ids=task_ids, labels=labels or {}, reason=reason)
-        with told(self.address):
-            return self._stub.CancelTasks(request, timeout=CALL_SECONDS).cancelled_rollouts
+        return self._route.call(lambda stub: stub.CancelTasks(request, timeout=CALL_SECONDS)).cancelled_rollouts
 
     def trajectories(
         self,
@@ -54,7 +58,7 @@ class ExecutorClient(Client):
         opened = executor_pb2.OpenConsumer(
             consumer=consumer, filter=where, credits=credits, from_cursor=-1 if from_now else 0
         )
-        yield from Consumer(self._stub, self.address, opened).trajectories(limit)
+        yield from Consumer(self._route, opened).trajectories(limit)
 
     def query(
         self,
@@ -66,31 +70,29 @@ class ExecutorClient(Client):
         """Stored trajectories, once, in order of completion."""
         request = executor_pb2.QueryTrajectoriesRequest(filter=where, rollout_ids=rollout_ids, limit=limit)
         assembler = Assembler()
-        with told(self.address):
-            for response in self._stub.QueryTrajectories(request):
-                for _, trajectory in assembler.trajectories(response.events):
-                    yield trajectory
+        for response in self._route.stream(lambda stub: stub.QueryTrajectories(request)):
+            for _, trajectory in assembler.trajectories(response.events):
+                yield trajectory
 
     def watch(self, session_id: str, *, from_sequence: int = 1, follow: bool = True) -> Iterator[message_pb2.Message]:
         """A session's journal, and what is said until it ends."""
         request = executor_pb2.WatchSessionRequest(
             session_id=session_id, from_sequence=from_sequence, no_follow=not follow
         )
-        with told(self.address):
-            for response in self._stub.WatchSession(request):
-                yield from response.messages
+        for response in self._route.stream(lambda stub: stub.WatchSession(request)):
+            yield from response.messages
 
     def task(self, task_id: str) -> executor_pb2.TaskStatus:
         """How a task stands."""
-        with told(self.address):
-            return self._stub.GetTask(executor_pb2.GetTaskRequest(task_id=task_id), timeout=CALL_SECONDS).status
+        request = executor_pb2.GetTaskRequest(task_id=task_id)
+        return self._route.call(lambda stub: stub.GetTask(request, timeout=CALL_SECONDS)).status
 
     def nodes(self) -> list[executor_pb2.NodeInfo]:
         """Nodes, by id."""
-        with told(self.address):
-            return list(self._stub.ListNodes(executor_pb2.ListNodesRequest(), timeout=CALL_SECONDS).nodes)
+        request = executor_pb2.ListNodesRequest()
+        return list(self._route.call(lambda stub: stub.ListNodes(request, timeout=CALL_SECONDS)).nodes)
 
     def queues(self) -> list[executor_pb2.QueueStats]:
         """Counts of each queue, by name."""
-        with told(self.address):
-            return list(self._stub.GetQueueStats(executor_pb2.GetQueueStatsRequest(), timeout=CALL_SECONDS).queues)
+        request = executor_pb2.GetQueueStatsRequest()
+        return list(self._route.call(lambda stub: stub.GetQueueStats(request, timeout=CALL_SECONDS)).queues)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import grpc
 
 from practicum.client.errors import CallFailed, SubmitFailed, told
-from practicum.v1 import executor_pb2, executor_pb2_grpc, task_pb2
+from practicum.client.route import Route
+from practicum.v1 import executor_pb2, task_pb2
 
 CALL_SECONDS = 30.0
 BATCH = 1_000
@@ -19,9 +20,8 @@ ATTEMPTS = 5
 class Submission:
     """One submit of many tasks."""
 
-    def __init__(self, stub: executor_pb2_grpc.ExecutorServiceStub, address: str) -> None:
-        self._stub = stub
-        self._address = address
+    def __init__(self, route: Route) -> None:
+        self._route = route
         self._size = BATCH
         self._accepted: list[executor_pb2.SubmittedTask] = []
 
@@ -37,22 +37,27 @@ class Submission:
     def _offer(self, batch: Sequence[task_pb2.Task]) -> Sequence[executor_pb2.SubmittedTask]:
         """What came of a batch; nothing when there is no room for so many: the next one is half as large."""
         request = executor_pb2.SubmitTasksRequest(request_id=uuid.uuid4().hex, tasks=batch)
-        attempt = calls = 0
+        attempt, unanswered = 0, False
         while True:
-            calls += 1
+            address = self._route.address
             try:
-                with told(self._address):
-                    answer = self._stub.SubmitTasks(request, timeout=CALL_SECONDS)
+                with told(self._route.addresses):
+                    answer = self._route.stub.SubmitTasks(request, timeout=CALL_SECONDS)
             except CallFailed as error:
+                if self._route.turn(address, error):
+                    unanswered |= error.reason != "NOT_LEADER"
+                    continue
                 full = error.code is grpc.StatusCode.RESOURCE_EXHAUSTED
                 attempt += not full or error.retry_after is None
                 if not error.may_retry or attempt == ATTEMPTS:
                     raise
                 time.sleep(0.2 * 2**attempt if error.retry_after is None else error.retry_after)
                 # Split only what surely was not taken: an earlier call without an answer may have been carried out.
-                if full and calls == 1 and len(batch) > 1:
+                if full and not unanswered and len(batch) > 1:
                     self._size = len(batch) // 2
                     return ()
+                unanswered = True
             else:
+                self._route.reached()
                 self._size = min(2 * self._size, BATCH)
                 return answer.tasks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from practicum.client.channel import Client
+from practicum.client.channel import Client, connect
 from practicum.client.errors import told
 from practicum.v1 import trainer_pb2, trainer_pb2_grpc
 
@@ -15,8 +15,13 @@ class TrainerClient(Client):
     """Calls one trainer. Every method raises CallFailed; close it, or use it as a context manager."""
 
     def __init__(self, address: str = "127.0.0.1:50054") -> None:
-        super().__init__(address)
+        self.address = address
+        self._channel = connect(address)
         self._stub = trainer_pb2_grpc.TrainerServiceStub(self._channel)
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._channel.close()
 
     def start(self, spec: trainer_pb2.RunSpec) -> trainer_pb2.Run:
         """Starts a run, or goes on with it."""

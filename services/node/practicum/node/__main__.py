@@ -9,6 +9,7 @@ from practicum.common.background import background
 from practicum.common.channels import connect
 from practicum.common.config import ServiceParser, run_service, server_config
 from practicum.common.errors import ConfigError
+from practicum.common.executors import Executors
 from practicum.common.server import serve
 from practicum.node.agents import load_agents
 from practicum.node.connection import Connection, Introduction
@@ -19,7 +20,9 @@ from practicum.node.worker import Worker
 def main() -> None:
     """Parses the command line and runs."""
     parser = ServiceParser("node", description="Runs agents: takes rollouts, brings back trajectories.", port=0)
-    parser.add_argument("--executor", default="127.0.0.1:50051", help="its address (default: %(default)s)")
+    parser.add_argument(
+        "--executor", default="127.0.0.1:50051", help="its address, or those of several: a:1,b:2 (default: %(default)s)"
+    )
     parser.add_argument("--gateway", default="127.0.0.1:50052", help="its address (default: %(default)s)")
     parser.add_argument("--inference", default="127.0.0.1:50053", help="its address (default: %(default)s)")
     parser.add_argument("--node-id", default=socket.gethostname(), help="stable and unique (default: %(default)s)")
@@ -47,12 +50,12 @@ async def run(arguments: argparse.Namespace) -> None:
     agents = load_agents(arguments.agent)
     introduction = Introduction(arguments.node_id, arguments.slots, sorted(agents), labels_of(arguments.label))
     async with (
-        connect(arguments.executor) as executor,
+        Executors(arguments.executor) as executors,
         connect(arguments.gateway) as gateway,
         connect(arguments.inference) as inference,
     ):
         worker = Worker(introduction, agents, Services.over(gateway, inference))
-        connection = worker.connection = Connection(executor, introduction, worker.outbox, worker)
+        connection = worker.connection = Connection(executors, introduction, worker.outbox, worker)
         async with background(connection.run()):
             await serve(server_config(arguments), services=[], register=lambda server: None, drain=connection.drain)
             await worker.finish(arguments.drain_seconds)

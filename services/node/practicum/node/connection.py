@@ -14,6 +14,7 @@ import structlog
 from grpc import aio
 
 from practicum.common.errors import ConfigError
+from practicum.common.executors import Executors
 from practicum.node.deadline import seconds_of
 from practicum.node.failures import reason_of
 from practicum.node.outbox import Outbox, Upload
@@ -23,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
+# Where there are several executors one of them leads soon, and leases run on.
+MAX_SEARCH_SECONDS = 0.5
 RETRY_SECONDS = 1.0
 REFUSED = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 PART_BYTES = 1024 * 1024
@@ -58,8 +61,8 @@ class Work(Protocol):
 class Connection:
     """Keeps the node connected."""
 
-    def __init__(self, channel: aio.Channel, introduction: Introduction, outbox: Outbox, work: Work) -> None:
-        self._stub: dispatch_pb2_grpc.DispatchServiceAsyncStub = dispatch_pb2_grpc.DispatchServiceStub(channel)
+    def __init__(self, executors: Executors, introduction: Introduction, outbox: Outbox, work: Work) -> None:
+        self._executors = executors
         self._introduction = introduction
         self._outbox = outbox
         self._work = work
@@ -74,32 +77,49 @@ class Connection:
         """Connects, and connects again, until it is cancelled."""
         backoff = FIRST_BACKOFF_SECONDS
         while True:
-            began = time.monotonic()
-            try:
-                await self._stream()
-                log.info("executor_ended_stream")
-            except asyncio.InvalidStateError:
-                log.warning("executor_unreachable", code="CUT")  # grpc.aio says so of a write on a stream that ended.
-            except aio.AioRpcError as error:
-                if error.code() in REFUSED:
-                    raise ConfigError(f"{reason_of(error)}: {error.details()}") from error
-                log.warning("executor_unreachable", code=error.code().name, detail=error.details())
+            began, address = time.monotonic(), self._executors.address
+            self._executors.failed(address, await self._stream_to(address))
             if time.monotonic() - began > MAX_BACKOFF_SECONDS:
                 backoff = FIRST_BACKOFF_SECONDS
             await asyncio.sleep(backoff)
-            backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
+            backoff = min(backoff * 2, MAX_SEARCH_SECONDS if self._executors.several else MAX_BACKOFF_SECONDS)
 
     async def upload(self, upload: Upload) -> None:
         """Sends a large trajectory, until the executor has it or wants it no more."""
         while True:
+            address = self._executors.address
             try:
-                await self._stub.UploadTrajectory(parts(upload), wait_for_ready=True)
+                # Where there is another executor, nobody waits for one that may never be back.
+                await self._stub.UploadTrajectory(parts(upload), wait_for_ready=not self._executors.several)
                 return
             except aio.AioRpcError as error:
-                log.warning("upload_failed", code=error.code().name, reason=reason_of(error))
+                log.warning("upload_failed", executor=address, code=error.code().name, reason=reason_of(error))
                 if error.code() in REFUSED:
                     return  # What its result is answered with says the rest.
+                self._executors.failed(address, error)
                 await asyncio.sleep(RETRY_SECONDS)
+
+    @property
+    def _stub(self) -> dispatch_pb2_grpc.DispatchServiceAsyncStub:
+        stub: dispatch_pb2_grpc.DispatchServiceAsyncStub = dispatch_pb2_grpc.DispatchServiceStub(
+            self._executors.channel
+        )
+        return stub
+
+    async def _stream_to(self, address: str) -> aio.AioRpcError | None:
+        """One stream. Returns what ended it, if it was an error. Raises ConfigError when no other would do better."""
+        try:
+            await self._stream()
+            log.info("executor_ended_stream", executor=address)
+        except asyncio.InvalidStateError:
+            # grpc.aio says so of a write on a stream that ended.
+            log.warning("executor_unreachable", executor=address, code="CUT")
+        except aio.AioRpcError as error:
+            if error.code() in REFUSED:
+                raise ConfigError(f"{reason_of(error)}: {error.details()}") from error
+            log.warning("executor_unreachable", executor=address, code=error.code().name, detail=error.details())
+            return error
+        return None
 
     async def _stream(self) -> None:
         """One stream, from registration to its end."""
