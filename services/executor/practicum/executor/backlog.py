@@ -150,13 +150,19 @@ class Recovery:
         """Takes tasks on; `now` by the monotonic clock, `wall` by the other."""
         for row in stored:
             task = task_pb2.Task.FromString(row.body)
-            ended = {end.place for end in row.ended}
-            places = [place for place in range(row.rollouts) if place not in ended]
+            places: Sequence[int] = range(row.rollouts)
+            if row.ended:
+                ended = {end.place for end in row.ended}
+                places = [place for place in places if place not in ended]
             self._backlog.add(recovered(row, task, open=len(places)))
             ids = [f"{row.task_id}/{place}" for place in places]
-            began = now - max(wall - row.submitted_at, 0.0)
-            for place, rollout in zip(places, make_rollouts(task, ids, now=began), strict=True):
-                self._take(rollout, self._attempts.get((row.number, place)), now)
+            rollouts = make_rollouts(task, ids, now=now - max(wall - row.submitted_at, 0.0))
+            began = [(row.number, place) in self._attempts for place in places] if self._attempts else ()
+            if any(began):
+                for place, rollout in zip(places, rollouts, strict=True):
+                    self._take(rollout, self._attempts.get((row.number, place)), now)
+            else:
+                self._scheduler.submit(rollouts)
 
     def _take(self, rollout: Rollout, row: AttemptRow | None, now: float) -> None:
         if row is not None:
