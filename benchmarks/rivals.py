@@ -144,11 +144,15 @@ def figures(arms: Sequence[Arm], runs: Runs) -> list[Figure]:
             rate, cpu = (statistics.median(run[key] for run in runs[arm, depth]) for key in ("rate", "cpu_ms"))
             found.append(Figure(f"{depth} in flight: {arm.name}", rate, "/s"))
             found.append(Figure(f"{depth} in flight: {arm.name}, server CPU a rollout", cpu, " ms"))
-        for arm, bar in ((FULL, BARS[depth]), (PROCESS, None)):
-            pairs = zip(runs[arm, depth], runs[VERIFIERS, depth], strict=True)
-            ratio = statistics.median(ours["rate"] / theirs["rate"] for ours, theirs in pairs)
-            found.append(Figure(f"{depth} in flight: {arm.name}, over verifiers' broker", ratio, "×", at_least=bar))
+        for ours, theirs, bar in ((FULL, VERIFIERS, BARS[depth]), (PROCESS, VERIFIERS, None), (FULL, BARE, None)):
+            what = f"{depth} in flight: {ours.name}, over {theirs.name}"
+            found.append(Figure(what, ratio(runs[ours, depth], runs[theirs, depth]), "×", at_least=bar))
     return found
+
+
+def ratio(ours: Sequence[dict[str, float]], theirs: Sequence[dict[str, float]]) -> float:
+    """Our rate over theirs, round by round, the median."""
+    return statistics.median(mine["rate"] / other["rate"] for mine, other in zip(ours, theirs, strict=True))
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ def test_ratios_are_of_turns_of_one_round() -> None:
         rivals.FULL: (200.0, 20.0, 100.0),
         rivals.PROCESS: (300.0, 30.0, 150.0),
         rivals.VERIFIERS: (100.0, 10.0, 50.0),
+        rivals.BARE: (100.0, 20.0, 100.0),
     }
     runs = {
         (each, depth): [{"rate": rate, "cpu_ms": 1.0} for rate in found]
