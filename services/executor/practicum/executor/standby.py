@@ -32,6 +32,7 @@ class Standby:
 
     def __init__(self, lease: LeaderLease) -> None:
         self._lease = lease
+        self._prepared = False
         self._trouble = ""
         self.leader = ""
         """The address of who leads; empty when nobody does, or it can't be known now."""
@@ -53,7 +54,9 @@ class Standby:
 
     def _look(self) -> tuple[int | None, float]:
         """The new epoch if this executor leads now, and how long the present lease holds."""
-        self._lease.prepare()
+        if not self._prepared:
+            self._lease.prepare()
+            self._prepared = True
         epoch = self._lease.acquire()
         leader = self._lease.leader()
         self.leader = leader.address if leader is not None else ""
