@@ -9,6 +9,7 @@ from practicum.client.consumer import Consumer
 from practicum.client.events import Assembler
 from practicum.client.route import Route
 from practicum.client.submission import Submission
+from practicum.client.tracing import metadata_of
 from practicum.v1 import executor_pb2, message_pb2, task_pb2, trajectory_pb2
 
 CALL_SECONDS = 30.0
@@ -26,13 +27,17 @@ class ExecutorClient(Client):
         """Closes its connections."""
         self._route.close()
 
-    def submit(self, tasks: Iterable[task_pb2.Task]) -> list[executor_pb2.SubmittedTask]:
+    def submit(
+        self, tasks: Iterable[task_pb2.Task], *, traceparent: str | None = None
+    ) -> list[executor_pb2.SubmittedTask]:
         """Submits tasks, in batches. When it returns, a crash of the executor loses none.
 
         Safe to repeat for tasks with ids. A batch whose answer did not come is repeated under its request id; one that
         the executor has no room for waits for as long as it says. SubmitFailed tells what was accepted before.
+
+        `traceparent`: W3C's trace context of who wants this; None: OpenTelemetry's present one, if any.
         """
-        return Submission(self._route).run(list(tasks))
+        return Submission(self._route, metadata_of(traceparent)).run(list(tasks))
 
     def cancel(
         self, task_ids: Iterable[str] = (), *, labels: Mapping[str, str] | None = None, reason: str = "by the caller"

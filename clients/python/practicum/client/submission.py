@@ -10,6 +10,7 @@ import grpc
 
 from practicum.client.errors import CallFailed, SubmitFailed, told
 from practicum.client.route import Route
+from practicum.client.tracing import Metadata
 from practicum.v1 import executor_pb2, task_pb2
 
 CALL_SECONDS = 30.0
@@ -20,8 +21,9 @@ ATTEMPTS = 5
 class Submission:
     """One submit of many tasks."""
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, metadata: Metadata = ()) -> None:
         self._route = route
+        self._metadata = metadata
         self._size = BATCH
         self._accepted: list[executor_pb2.SubmittedTask] = []
 
@@ -42,7 +44,7 @@ class Submission:
             address = self._route.address
             try:
                 with told(self._route.addresses):
-                    answer = self._route.stub.SubmitTasks(request, timeout=CALL_SECONDS)
+                    answer = self._route.stub.SubmitTasks(request, timeout=CALL_SECONDS, metadata=self._metadata)
             except CallFailed as error:
                 if self._route.turn(address, error):
                     unanswered |= error.reason != "NOT_LEADER"

@@ -7,14 +7,23 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import structlog
+
+from practicum.common import tracing
 from practicum.common.errors import ConfigError
 from practicum.common.logging import LEVELS, configure_logging
 from practicum.common.processes import exit_with_parent
 from practicum.common.server import ServerConfig
 
+log = structlog.get_logger(__name__)
+
+# OpenTelemetry's own: what they mean is documented there.
+OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+OTEL_DISABLED = "OTEL_SDK_DISABLED"
 TRUE, FALSE = {"1", "true", "yes"}, {"", "0", "false", "no"}
 
 
@@ -60,13 +69,38 @@ def server_config(arguments: argparse.Namespace) -> ServerConfig:
     return ServerConfig(arguments.address, insecure=arguments.insecure, metrics_address=arguments.metrics_address)
 
 
-def run_service(arguments: argparse.Namespace, main: Coroutine[Any, Any, None]) -> None:
-    """Runs a service's main coroutine; a ConfigError ends the process with its sentence and exit code 2."""
+def run_service(arguments: argparse.Namespace, main: Coroutine[Any, Any, None], *, spans_of: str = "") -> None:
+    """Runs a service's main coroutine; a ConfigError ends the process with its sentence and exit code 2.
+
+    `spans_of`: the name of a service that makes spans.
+    """
     configure_logging(arguments.log_level)
     if arguments.exit_with_parent is not None:
         exit_with_parent(arguments.exit_with_parent)
     try:
-        asyncio.run(main)
+        with sending_spans(spans_of):
+            asyncio.run(main)
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(2) from error
+
+
+@contextmanager
+def sending_spans(service: str) -> Iterator[None]:
+    """Sends a service's spans for as long as the context lasts, if that is wanted and can be done."""
+    wanted = any(os.environ.get(name) for name in OTLP_ENDPOINTS)
+    if not service or not wanted or os.environ.get(OTEL_DISABLED, "").lower() in TRUE:
+        yield
+        return
+    try:
+        from practicum.common.spans import Exporter
+    except ImportError as error:
+        log.warning("spans_not_made", reason=f"{error.name} is not installed: it comes with the extra practicum[otel]")
+        yield
+        return
+    exporter = Exporter(service)
+    tracing.use(exporter)
+    try:
+        yield
+    finally:
+        exporter.close()

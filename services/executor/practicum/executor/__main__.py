@@ -30,7 +30,7 @@ SERVICES = ["practicum.v1.ExecutorService", "practicum.v1.DispatchService"]
 def main() -> None:
     """Parses the command line and runs."""
     arguments = executor_parser().parse_args()
-    run_service(arguments, run(arguments))
+    run_service(arguments, run(arguments), spans_of="executor")
 
 
 async def run(arguments: argparse.Namespace) -> None:

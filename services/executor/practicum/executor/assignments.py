@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from practicum.executor.backlog import place_of
 from practicum.executor.core import Executor
+from practicum.executor.events import detailed, ids_of, tell
 from practicum.executor.link import NodeLink
 from practicum.executor.rows import AttemptRow
 from practicum.executor.scheduler import Lease, Rollout
@@ -40,6 +41,10 @@ class Assignments:
         tally.attempts += len(leases)
         batch.then(lambda: self._tell(leases))
         batch.then(lambda: tally.dispatched(first))
+        if detailed():
+            rollouts, tasks = [scheduler.rollouts[lease.rollout_id] for lease in leases], self._executor.backlog.tasks
+            lines = [ids_of(rollout, tasks[rollout.task_id].traceparent) for rollout in rollouts]
+            batch.then(lambda: tell("attempt_assigned", lines))
 
     def release(self, rollout: Rollout) -> None:
         """Notes that a rollout waits again: after a restart no node is believed to run it."""

@@ -7,6 +7,8 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 
+import structlog
+
 from practicum.common.errors import Aborted, FailedPrecondition, InvalidArgument, PracticumError, Unavailable
 from practicum.executor.bell import Bell
 from practicum.executor.changes import Consumer, ForgetConsumer, OpenConsumer
@@ -15,6 +17,8 @@ from practicum.executor.cursors import end_of, number_of
 from practicum.executor.results import Result
 from practicum.executor.trajectories import events_of, frames
 from practicum.v1 import executor_pb2
+
+log = structlog.get_logger(__name__)
 
 DEFAULT_CREDITS = 64
 PAGE = 256
@@ -61,6 +65,11 @@ class ConsumerStream:
 
     def _keep(self, cursor: int) -> None:
         self._kept = cursor
+
+    @property
+    def acked(self) -> int:
+        """The last cursor that was acked."""
+        return self._acked
 
     @property
     def done(self) -> int:
@@ -163,6 +172,7 @@ class Consumers:
             older.end(Aborted(f"a newer stream of consumer {kept.name} was opened", reason="CONSUMER_TAKEN_OVER"))
         stream = ConsumerStream(self._executor, kept, request.credits or DEFAULT_CREDITS)
         self._streams[kept.name] = stream
+        log.info("consumer_opened", consumer=kept.name, cursor=kept.cursor)
         if self._stopping:
             stream.end(stopping())
         return stream
@@ -179,6 +189,7 @@ class Consumers:
 
     def closed(self, name: str, stream: ConsumerStream) -> None:
         """A stream ended."""
+        log.info("consumer_closed", consumer=name, cursor=stream.acked)
         if self._streams.get(name) is stream:
             del self._streams[name]
 
@@ -187,6 +198,7 @@ class Consumers:
         if (stream := self._streams.pop(name, None)) is not None:
             stream.end(Aborted(f"consumer {name} was deleted", reason="CONSUMER_DELETED"))
         await self._executor.writer.make(ForgetConsumer(name))
+        log.info("consumer_deleted", consumer=name)
 
     def end_streams(self) -> None:
         """At shutdown: consumers are told to come back."""

@@ -12,10 +12,13 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 
+import structlog
+
 from practicum.common.background import background
 from practicum.executor.backlog import USABLE, Backlog, OpenTask, Recovery, place_of, rollout_ids
 from practicum.executor.bell import Bell
 from practicum.executor.changes import TOMBSTONE_SECONDS, BuryTasks
+from practicum.executor.events import OUTCOMES, detailed, ids_of, tell
 from practicum.executor.intake import MAX_BACKLOG, Intake
 from practicum.executor.journal import Journal
 from practicum.executor.labels import matches
@@ -27,6 +30,8 @@ from practicum.executor.store import SqlStore
 from practicum.executor.tally import Tally
 from practicum.executor.writer import Writer
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
+
+log = structlog.get_logger(__name__)
 
 CUT = message_pb2.ErrorPayload(reason="STRAGGLER_CUT", detail="enough rollouts of its group had ended")
 
@@ -81,6 +86,8 @@ class Executor:
         with collector_paused():
             recovery = Recovery(self.backlog, self.scheduler, store.attempts())
             recovery.run(store.open_tasks(), now=time.monotonic(), wall=time.time())
+        if rollouts := len(self.scheduler.rollouts):
+            log.info("recovered", tasks=len(self.backlog.tasks), rollouts=rollouts, leases=len(self.scheduler.leases))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -110,6 +117,7 @@ class Executor:
             self._bury(unknown)
         cancelled = self._cancel(sorted(named & open_tasks.keys()), reason)
         await asyncio.shield(batch.done())
+        log.info("tasks_cancelled", tasks=len(named), rollouts=cancelled, unknown=len(unknown))
         return cancelled
 
     def end(self, ended: Sequence[Ended]) -> None:
@@ -124,6 +132,9 @@ class Executor:
             batch.end_rollout(result_row(end, result, task, now), end.body)
             self._ending.add(result.rollout_id)
         batch.then(lambda: self._kept([result for result in results if batch.holds(result.number)]))
+        if detailed():
+            lines = [self._line_of(end) for end in ended]
+            batch.then(lambda: tell("rollout_ended", lines))
         self.work.set()
         for end in ended:
             self._cut_stragglers(end)
@@ -145,6 +156,10 @@ class Executor:
         rollout_id = end.rollout.rollout_id
         number, queue, labels = self.last_result, task.queue, task.labels
         return Result(number, task.task_id, rollout_id, queue, labels, end.outcome, end.reward, group_size, end.body)
+
+    def _line_of(self, end: Ended) -> dict[str, object]:
+        outcome = OUTCOMES.get(end.outcome, str(end.outcome))
+        return ids_of(end.rollout, self.backlog.tasks[end.rollout.task_id].traceparent) | {"outcome": outcome}
 
     def _kept(self, results: Sequence[Result]) -> None:
         self.recent.add(results)

@@ -13,6 +13,7 @@ from practicum.common.errors import FailedPrecondition, NotFound
 from practicum.executor.assignments import Assignments
 from practicum.executor.consumers import stopping
 from practicum.executor.core import Executor
+from practicum.executor.events import ids_of
 from practicum.executor.link import NodeLink
 from practicum.executor.node_frames import check_register
 from practicum.executor.nodes import Node
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 # So that a lease which is renewed just in time, again and again, never makes the loop spin.
 MIN_SLEEP_SECONDS = 0.005
+MAX_LOGGED = 10
 LOST = message_pb2.ErrorPayload(
     source=message_pb2.ERROR_SOURCE_NODE,
     reason="LEASE_LOST",
@@ -87,6 +89,7 @@ class Dispatcher:
         self.give_up(registration.given_up, LOST)
         self._executor.work.set()
         log.info("node_connected", node_id=node.node_id, slots=node.slots, agents=sorted(node.agent_kinds))
+        log_lost(node.node_id, registration.lost_leases)
         return registration.lost_leases
 
     def disconnect(self, link: NodeLink) -> None:
@@ -105,6 +108,7 @@ class Dispatcher:
         reported = heartbeat.running + heartbeat.queued
         lost = self._scheduler.heartbeat(link.node_id, heartbeat.lease_ids, time.monotonic(), reported=reported)
         if lost:
+            log_lost(link.node_id, lost)
             link.tell(dispatch_pb2.ConnectResponse(lost_leases=lost))
         self._executor.work.set()
 
@@ -132,6 +136,7 @@ class Dispatcher:
             if (rollout := self._scheduler.finish(item.lease_id, link.node_id)) is not None:
                 ended.append(Ended(rollout, trajectory.outcome, trajectory.reward, body))
         self._executor.end(ended)
+        log_lost(link.node_id, lost)
         answer = dispatch_pb2.ConnectResponse(acked_leases=acked, lost_leases=lost)
         self._executor.writer.gather().then(lambda: link.tell(answer))
 
@@ -140,12 +145,13 @@ class Dispatcher:
         dead, tally = [], self._executor.tally
         for rollout in rollouts:
             tally.failed(error.reason)
+            ids = ids_of(rollout, self._executor.backlog.tasks[rollout.task_id].traceparent)
+            log.info("attempt_failed", **ids, reason=error.reason, last=rollout.state is State.DEAD)
             if rollout.state is State.DEAD:
                 dead.append(rollout)
             else:
                 self._executor.backlog.count(rollout)
                 self._assignments.release(rollout)
-            log.info("attempt_failed", rollout_id=rollout.rollout_id, attempt=rollout.attempt, reason=error.reason)
             self._executor.work.set()
         self._executor.end_here(dead, trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, error)
 
@@ -160,6 +166,8 @@ class Dispatcher:
         """Has a node take nothing new."""
         if node_id not in self._scheduler.nodes:
             raise NotFound(f"no node {node_id} is known", reason="NODE_UNKNOWN", metadata={"node_id": node_id})
+        if not self._scheduler.nodes[node_id].draining:
+            log.info("node_draining", node_id=node_id)
         self._scheduler.drain(node_id)
         if (link := self.links.get(node_id)) is not None:
             link.tell(dispatch_pb2.ConnectResponse(drain=True))
@@ -177,6 +185,12 @@ class Dispatcher:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._executor.work.wait()
+
+
+def log_lost(node_id: str, lease_ids: Sequence[str]) -> None:
+    """A node spoke of leases that are not its own any more."""
+    if lease_ids:
+        log.info("leases_lost", node_id=node_id, count=len(lease_ids), lease_ids=list(lease_ids[:MAX_LOGGED]))
 
 
 def superseded(node_id: str) -> FailedPrecondition:

@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from grpc import aio
+from structlog.contextvars import bind_contextvars
 
 from practicum.common.errors import InvalidArgument
 from practicum.common.streams import reading
@@ -34,6 +35,7 @@ class DispatchService(dispatch_pb2_grpc.DispatchServiceServicer):
         first = await anext(aiter(request_iterator), dispatch_pb2.ConnectRequest())
         if not first.HasField("register"):
             raise InvalidArgument({"register": "the first frame has to register the node"})
+        bind_contextvars(node_id=first.register.node_id)
         link = self._dispatcher.connect(first.register)
         try:
             yield dispatch_pb2.ConnectResponse(registered=self._terms)

@@ -12,13 +12,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from practicum.common.histogram import Histogram
 from practicum.executor.consumers import Consumers
 from practicum.executor.core import Executor
+from practicum.executor.events import OUTCOMES
 from practicum.executor.nodes import Node
-from practicum.v1 import trajectory_pb2
 
 PREFIX = "practicum_executor_"
-OUTCOMES: dict[int, str] = {
-    value: name.removeprefix("OUTCOME_").lower() for name, value in trajectory_pb2.Outcome.items()
-}
 
 
 class ExecutorMetrics:

@@ -57,6 +57,8 @@ class Rollout:
     """Its place in line, for good."""
     line: Line = field(init=False, repr=False)
     """Where it waits, or would wait again."""
+    last_lease: Lease | None = field(default=None, init=False, repr=False)
+    """The one that ended last."""
 
 
 @dataclass(slots=True, eq=False)

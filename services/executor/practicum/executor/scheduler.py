@@ -216,7 +216,7 @@ class Scheduler:
         node.leases.discard(lease.lease_id)
         self.pending.offer(node)
         rollout = self.rollouts[lease.rollout_id]
-        rollout.lease_id = None
+        rollout.lease_id, rollout.last_lease = None, lease
         return rollout
 
     def _give_up(self, lease: Lease, now: float) -> Rollout:

@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
+import structlog
 from grpc import aio
+from structlog.contextvars import bind_contextvars
 
+from practicum.common import tracing
 from practicum.common.errors import InvalidArgument, NotFound
 from practicum.common.streams import reading
 from practicum.executor.consumers import PAGE, Consumers, ConsumerStream
@@ -17,12 +20,15 @@ from practicum.executor.core import Executor
 from practicum.executor.cursors import end_of
 from practicum.executor.dead_letters import DeadLetters
 from practicum.executor.dispatch import Dispatcher
+from practicum.executor.events import traced
 from practicum.executor.labels import matches
 from practicum.executor.tracing import traceparent_of
 from practicum.executor.trajectories import frames, meets, of_interest, pieces
 from practicum.executor.validation import MAX_TASKS, TASK_ID, check_ids
 from practicum.executor.views import ENDED, node_info, queue_stats, task_status
 from practicum.v1 import executor_pb2, executor_pb2_grpc
+
+log = structlog.get_logger(__name__)
 
 Context = aio.ServicerContext[Any, Any]
 MAX_PAGE_SIZE = 1_000
@@ -45,9 +51,12 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self, request: executor_pb2.SubmitTasksRequest, context: Context
     ) -> executor_pb2.SubmitTasksResponse:
         """Accepts tasks."""
-        accepted = await self._executor.submit(
-            request.tasks, request_id=request.request_id, traceparent=traceparent_of(context)
-        )
+        with tracing.span("submit", {"practicum.tasks": len(request.tasks)}, parent=traceparent_of(context)):
+            accepted = await self._executor.submit(
+                request.tasks, request_id=request.request_id, traceparent=tracing.current()
+            )
+            rollouts, ids = sum(len(ids) for _, ids in accepted), traced(tracing.current())
+            log.info("tasks_accepted", tasks=len(accepted), rollouts=rollouts, request_id=request.request_id, **ids)
         return executor_pb2.SubmitTasksResponse(
             tasks=[executor_pb2.SubmittedTask(task_id=task_id, rollout_ids=ids) for task_id, ids in accepted]
         )
@@ -99,6 +108,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         if not first.HasField("open"):
             raise InvalidArgument({"open": "the first frame has to open a consumer"})
         stream = await self._consumers.open(first.open)
+        bind_contextvars(consumer=first.open.consumer)
         try:
             async with reading(steer(stream, request_iterator), stream.reader_ended):
                 async for frame in stream.frames():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import socket
 
+from structlog.contextvars import bind_contextvars
+
 from practicum.common.background import background
 from practicum.common.channels import connect
 from practicum.common.config import ServiceParser, run_service, server_config
@@ -42,11 +44,12 @@ def main() -> None:
         help="at shutdown, how long rollouts may go on before others take them (default: %(default)s)",
     )
     arguments = parser.parse_args()
-    run_service(arguments, run(arguments))
+    run_service(arguments, run(arguments), spans_of="node")
 
 
 async def run(arguments: argparse.Namespace) -> None:
     """Builds the worker and its connection, and serves health."""
+    bind_contextvars(node_id=arguments.node_id)
     agents = load_agents(arguments.agent)
     introduction = Introduction(arguments.node_id, arguments.slots, sorted(agents), labels_of(arguments.label))
     async with (

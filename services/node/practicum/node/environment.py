@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from grpc import aio
 
+from practicum.common.tracing import metadata, span
 from practicum.node.patience import patiently
 from practicum.v1 import env_gateway_pb2, env_gateway_pb2_grpc, message_pb2, task_pb2
 
@@ -31,7 +32,7 @@ class Environment:
         self._opened = True  # Also when the call fails on its way: the close sweeps what may have begun.
 
         async def open_session(left: float) -> env_gateway_pb2.OpenSessionResponse:
-            return await self._gateway.OpenSession(request, timeout=left, wait_for_ready=True)
+            return await self._gateway.OpenSession(request, timeout=left, wait_for_ready=True, metadata=metadata())
 
         self.tools = (await patiently(open_session, timeout=timeout, source=SOURCE)).tools
 
@@ -40,12 +41,17 @@ class Environment:
         request = env_gateway_pb2.CallToolRequest(session_id=self._session_id, attempt=self._attempt, call=call)
 
         async def call_tool(left: float) -> message_pb2.Observation:
-            async for event in self._gateway.CallTool(request, timeout=left, wait_for_ready=True):
+            events = self._gateway.CallTool(request, timeout=left, wait_for_ready=True, metadata=metadata())
+            async for event in events:
                 if event.HasField("result"):
                     return event.result
             raise RuntimeError("the gateway ended a call without a result")
 
-        return await patiently(call_tool, timeout=timeout, source=SOURCE)
+        facts = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
+        with span(f"execute_tool {call.name}", facts) as told:
+            observation = await patiently(call_tool, timeout=timeout, source=SOURCE)
+            told.tell({"practicum.is_error": observation.is_error})
+            return observation
 
     async def score(self, answer: str, scoring: task_pb2.Scoring, *, timeout: float) -> env_gateway_pb2.ScoreResponse:
         """Scores an answer."""
@@ -54,7 +60,7 @@ class Environment:
         )
 
         async def score_answer(left: float) -> env_gateway_pb2.ScoreResponse:
-            return await self._gateway.Score(request, timeout=left, wait_for_ready=True)
+            return await self._gateway.Score(request, timeout=left, wait_for_ready=True, metadata=metadata())
 
         return await patiently(score_answer, timeout=timeout, source=SOURCE)
 
@@ -64,7 +70,7 @@ class Environment:
             return
         request = env_gateway_pb2.CloseSessionRequest(session_id=self._session_id, attempt=self._attempt)
         try:
-            await self._gateway.CloseSession(request, timeout=CLOSE_SECONDS)
+            await self._gateway.CloseSession(request, timeout=CLOSE_SECONDS, metadata=metadata())
         except aio.AioRpcError:
             return
         finally:

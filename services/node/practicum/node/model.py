@@ -8,6 +8,7 @@ from typing import Any
 
 from grpc import aio
 
+from practicum.common.tracing import metadata, span
 from practicum.node.patience import patiently
 from practicum.v1 import (
     env_gateway_pb2,
@@ -48,11 +49,15 @@ class Model:
         )
 
         async def chat(left: float) -> inference_pb2.ChatResponse:
-            responses = [r async for r in self._proxy.Chat(request, timeout=left, wait_for_ready=True)]
-            return responses[-1]
+            stream = self._proxy.Chat(request, timeout=left, wait_for_ready=True, metadata=metadata())
+            return [response async for response in stream][-1]
 
         await self._open(timeout)
-        return await patiently(chat, timeout=timeout, source=SOURCE)
+        with span("chat", {"gen_ai.operation.name": "chat"}) as told:
+            response = await patiently(chat, timeout=timeout, source=SOURCE)
+            read, sampled = response.usage.prompt_tokens, response.usage.sampled_tokens
+            told.tell({"gen_ai.usage.input_tokens": read, "gen_ai.usage.output_tokens": sampled})
+            return response
 
     async def close(self) -> trajectory_pb2.TokenGraph | None:
         """Ends the session. Returns exactly what was read and sampled; None when the model was not used."""
@@ -61,7 +66,7 @@ class Model:
         request = inference_pb2.InferenceServiceCloseSessionRequest(session_id=self._session_id, attempt=self._attempt)
 
         async def close(left: float) -> inference_pb2.InferenceServiceCloseSessionResponse:
-            return await self._proxy.CloseSession(request, timeout=left, wait_for_ready=True)
+            return await self._proxy.CloseSession(request, timeout=left, wait_for_ready=True, metadata=metadata())
 
         response = await patiently(close, timeout=CLOSE_SECONDS, source=SOURCE)
         self._opened = False
@@ -75,7 +80,7 @@ class Model:
             session_id=self._session_id, attempt=self._attempt, discard=True
         )
         try:
-            await self._proxy.CloseSession(request, timeout=CLOSE_SECONDS)
+            await self._proxy.CloseSession(request, timeout=CLOSE_SECONDS, metadata=metadata())
         except aio.AioRpcError:
             return
         finally:
@@ -90,7 +95,7 @@ class Model:
         self._opened = True
 
         async def open_session(left: float) -> inference_pb2.InferenceServiceOpenSessionResponse:
-            return await self._proxy.OpenSession(request, timeout=left, wait_for_ready=True)
+            return await self._proxy.OpenSession(request, timeout=left, wait_for_ready=True, metadata=metadata())
 
         await patiently(open_session, timeout=timeout, source=SOURCE)
 

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from practicum.common.tracing import current
 from practicum.node.deadline import duration_of
 from practicum.v1 import message_pb2, trajectory_pb2
 
@@ -29,6 +30,7 @@ class Recorder:
             sender=sender,
             category=category,
             attempt=self.attempt,
+            traceparent=current(),
             **payload,  # type: ignore[arg-type]
         )
         message.timestamp.GetCurrentTime()

@@ -122,7 +122,7 @@ class RolloutRun:
 
     def _agent_failed(self, error: BaseException) -> Ending:
         kind, place = type(error).__name__, place_of(error)
-        log.warning("agent_failed", rollout_id=self._assignment.rollout_id, error=kind, at=place)
+        log.warning("agent_failed", error=kind, at=place)
         detail = f"{error} ({place})"[:1000]
         payload = message_pb2.ErrorPayload(source=message_pb2.ERROR_SOURCE_AGENT, reason=kind, detail=detail)
         self._recorder.say("error", self._task.agent.kind, error=payload)

@@ -13,7 +13,8 @@ from practicum.node.connection import Connection, Introduction
 from practicum.node.failures import InfrastructureError, place_of
 from practicum.node.outbox import Outbox, Upload
 from practicum.node.rollout import RolloutRun, Services
-from practicum.v1 import dispatch_pb2, message_pb2
+from practicum.node.scope import rollout_scope
+from practicum.v1 import dispatch_pb2, message_pb2, trajectory_pb2
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +49,7 @@ class Worker:
         """Stops a rollout, if it is at work, and says nothing more of it."""
         self.outbox.forget(lease_id)
         if (task := self._tasks.get(lease_id)) is not None:
+            log.info("rollout_stopped", rollout_id=task.get_name(), lease_id=lease_id)
             task.cancel()
 
     async def finish(self, seconds: float) -> None:
@@ -74,6 +76,18 @@ class Worker:
         )
 
     async def _run(self, assignment: dispatch_pb2.Assignment) -> None:
+        """One attempt, with its ids in all that is logged."""
+        with rollout_scope(assignment, self._introduction.node_id) as span:
+            log.debug("rollout_started")
+            trajectory = await self._attempt(assignment)
+            if trajectory is not None:
+                outcome = trajectory_pb2.Outcome.Name(trajectory.outcome).removeprefix("OUTCOME_").lower()
+                span.tell({"practicum.outcome": outcome, "practicum.reward": trajectory.reward})
+                steps, tokens = len(trajectory.steps), trajectory.token_count
+                log.info("rollout_finished", outcome=outcome, reward=trajectory.reward, steps=steps, tokens=tokens)
+
+    async def _attempt(self, assignment: dispatch_pb2.Assignment) -> trajectory_pb2.Trajectory | None:
+        """Brings back the trajectory, or why there is none."""
         finished = dispatch_pb2.Finished(lease_id=assignment.lease_id, rollout_id=assignment.rollout_id)
         run = RolloutRun(
             assignment,
@@ -82,14 +96,16 @@ class Worker:
             node_id=self._introduction.node_id,
             tell=lambda message: self.outbox.say(assignment.lease_id, message),
         )
+        trajectory = None
         try:
-            body = (await run.run()).SerializeToString()
+            trajectory = await run.run()
         except InfrastructureError as error:
-            log.warning("attempt_failed", rollout_id=assignment.rollout_id, reason=error.error.reason)
+            log.warning("attempt_failed", reason=error.error.reason)
             finished.infrastructure_error.CopyFrom(error.error)
         else:
-            await self._attach(finished, body)
+            await self._attach(finished, trajectory.SerializeToString())
         self.outbox.finish(finished)
+        return trajectory
 
     async def _attach(self, finished: dispatch_pb2.Finished, body: bytes) -> None:
         """Puts a trajectory into its result, or uploads it first."""
