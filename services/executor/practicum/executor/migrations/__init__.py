@@ -1,8 +1,8 @@
 """Brings a database to the present form of `tables.py`, step by step.
 
-After a change of `tables.py`, with EMPTY the URL of an empty database:
-`alembic -c FILE revision --autogenerate --rev-id 0002 -m …` writes a draft of the next step, where FILE says
-`[alembic]`, `script_location = practicum.executor:migrations` and `sqlalchemy.url = EMPTY`. HEAD names the last step.
+After a change of `tables.py`, `alembic -c FILE upgrade head` and `alembic -c FILE revision --autogenerate --rev-id 0002
+-m …` write a draft of the next step, where FILE says `[alembic]`, `script_location = practicum.executor:migrations` and
+`sqlalchemy.url = …`, the URL of an empty database. HEAD names the last step.
 """
 
 from __future__ import annotations
