@@ -85,11 +85,10 @@ class Killer:
         self.kills: Counter[str] = Counter()
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop; then everything runs."""
+        """Until told to stop."""
         while not stop.wait(self._random.uniform(0.5, 1.5) * self._pause_seconds):
             self._kill_one()
-            self._revive()
-        self._revive()
+            self.revive()
 
     def _kill_one(self) -> None:
         kinds = ["node", "node", "executor"] + ["postgres"] * (self._cluster.postgres is not None)
@@ -105,7 +104,8 @@ class Killer:
         victim.kill()
         time.sleep(self._random.uniform(0, 1))
 
-    def _revive(self) -> None:
+    def revive(self) -> None:
+        """Starts what has ended."""
         for service in (*self._cluster.executors, *self._cluster.nodes):
             if service.process is None or service.process.poll() is not None:
                 service.launch()
@@ -148,12 +148,22 @@ def run_chaos(
     began = time.monotonic()
     cluster = start_cluster(services, postgres)
     killer, reader = Killer(cluster, seed, pause_seconds=pause_seconds), Reader(cluster.addresses, seed)
+    expected: set[str] = set()
     with ExecutorClient(cluster.addresses) as client:
         bell = nap("bell", random.Random(seed))
         with beside(reader.run, wake=lambda: submit_one(client, bell)):
-            with beside(killer.run):
-                expected = submit_slowly(client, rollouts, seconds, random.Random(seed))
-            wait_until(lambda: expected <= reader.told.keys())
+            accepted = threading.Event()
+
+            def submit(stop: threading.Event) -> None:
+                try:
+                    expected.update(submit_slowly(client, rollouts, seconds, random.Random(seed)))
+                finally:
+                    accepted.set()
+
+            with beside(submit):
+                # In this thread: what it starts again is told to end when the thread that started it does.
+                killer.run(accepted)
+            wait_until(lambda: expected <= reader.told.keys(), meanwhile=killer.revive)
         stored = Counter(t.rollout_id for t in client.query() if t.task_id != bell.id)
     told = Counter({rollout_id: count for rollout_id, count in reader.told.items() if rollout_id in expected})
     return Outcome(expected, stored, told, killer.kills, reader.begun_again, time.monotonic() - began)
@@ -190,10 +200,11 @@ def nap(task_id: str, source: random.Random) -> Task:
     return task
 
 
-def wait_until(true: Callable[[], bool]) -> None:
+def wait_until(true: Callable[[], bool], *, meanwhile: Callable[[], None]) -> None:
     """Gives up after a while: what is missing then is lost."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not true() and time.monotonic() < deadline:
+        meanwhile()
         time.sleep(0.05)
 
 
