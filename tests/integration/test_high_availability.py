@@ -110,6 +110,8 @@ def calls(channel: grpc.Channel) -> dict[str, Callable[[], object]]:
 
 def test_a_standby_says_where_the_leader_is(pair: Pair) -> None:
     """To calls of every kind, and when to try again; health tells apart that it is well and that it is no use."""
+    with ExecutorClient(pair.standby.address) as client:
+        client.nodes()  # It has looked who leads.
     with grpc.insecure_channel(pair.standby.address) as channel:
         for call in calls(channel).values():
             with pytest.raises(grpc.RpcError) as refused:
@@ -133,6 +135,14 @@ def test_a_client_that_asks_a_standby_is_led_on(pair: Pair) -> None:
         assert len(client.submit(naps(3, 0.0))) == 3
         assert [queue.queued for queue in client.queues()] == [3]
         assert list(client.query()) == []
+
+
+def test_a_client_waits_where_nobody_leads_yet(pair: Pair) -> None:
+    """The standby is the only one that it was told of."""
+    pair.leader.kill()
+    with ExecutorClient(pair.standby.address) as client:
+        assert client.nodes() == []
+    assert leads(pair.standby)
 
 
 def test_a_standby_stops_when_it_is_told(pair: Pair) -> None:

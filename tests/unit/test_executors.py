@@ -46,7 +46,7 @@ def test_the_leader_that_a_standby_names_is_called_next() -> None:
     executors.failed("a:1", answer(not_leader("z:9")))
     assert (executors.address, executors.several) == ("z:9", True)
     executors.failed("z:9", CUT)
-    assert executors.address == "a:1"
+    assert (executors.address, executors.several) == ("a:1", True)
 
 
 def test_a_standby_that_knows_no_leader_is_left_for_the_next() -> None:
@@ -75,8 +75,8 @@ def test_a_wrong_address_is_named(wrong: str) -> None:
         Executors(wrong)
 
 
-def failed(code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, **metadata: str) -> CallFailed:
-    return CallFailed(code, "", reason="", fields={}, metadata=metadata, retry_after=None)
+def failed(code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, *, reason: str = "", **metadata: str) -> CallFailed:
+    return CallFailed(code, "", reason=reason, fields={}, metadata=metadata, retry_after=None)
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_a_client_turns_as_nodes_do() -> None:
     route = Route("a:1,b:2")
     assert route.turn("a:1", failed()) and route.address == "b:2"
     assert route.turn("a:1", failed()) and route.address == "b:2"
-    assert route.turn("b:2", failed(leader="z:9")) and route.address == "z:9"
+    assert route.turn("b:2", failed(reason="NOT_LEADER", leader="z:9")) and route.address == "z:9"
     assert route.turn("z:9", failed()) and route.address == "a:1"
 
 
@@ -97,6 +97,16 @@ def test_a_client_of_one_executor_turns_nowhere() -> None:
     """The caller decides whether to try again."""
     route = Route("a:1")
     assert not route.turn("a:1", failed())
+    assert route.address == "a:1"
+
+
+def test_a_standby_that_knows_no_leader_yet_is_asked_again() -> None:
+    """Somebody leads soon, and it will know: also for a caller that was given no other address."""
+    route = Route("a:1")
+    assert route.turn("a:1", failed(reason="NOT_LEADER"))
+    assert route.address == "a:1"
+    assert route.turn("a:1", failed(reason="NOT_LEADER", leader="z:9"))
+    assert route.turn("z:9", failed())
     assert route.address == "a:1"
 
 

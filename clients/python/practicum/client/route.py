@@ -29,6 +29,7 @@ class Route:
         self._listed = [address.strip() for address in addresses.split(",")]
         self.address = self._listed[0]
         """Who is called next."""
+        self._several = len(self._listed) > 1
         self._channels: dict[str, grpc.Channel] = {}
         self._lost_at: float | None = None
 
@@ -82,8 +83,9 @@ class Route:
             here = self._listed.index(address) if address in self._listed else -1
             self.address = self._listed[(here + 1) % len(self._listed)]
         self._lost_at = self._lost_at or time.monotonic()
-        several = len(self._listed) > 1 or self.address not in self._listed
-        if not several or time.monotonic() - self._lost_at > PATIENCE_SECONDS:
+        # Who is no leader is one of several, whether the caller knew that or not.
+        self._several |= failed.reason == "NOT_LEADER"
+        if not self._several or time.monotonic() - self._lost_at > PATIENCE_SECONDS:
             self._lost_at = None
             return False
         time.sleep(PAUSE_SECONDS)

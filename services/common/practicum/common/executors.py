@@ -25,11 +25,8 @@ class Executors:
         self._channels: dict[str, aio.Channel] = {}
         self.address = self._addresses[0]
         """Who is called next."""
-
-    @property
-    def several(self) -> bool:
-        """Whether there is another to turn to."""
-        return len(self._addresses) > 1 or self.address not in self._addresses
+        self.several = len(self._addresses) > 1
+        """Whether there is another to turn to. A standby that answers is one of several, whoever knew of the others."""
 
     @property
     def channel(self) -> aio.Channel:
@@ -43,7 +40,9 @@ class Executors:
 
         When others of its calls failed as well, or have found the leader, it stays with that.
         """
-        if leader := leader_of(error) if error is not None else "":
+        leader = leader_of(error) if error is not None else None
+        self.several |= leader is not None
+        if leader:
             self.address = leader
         elif address == self.address:
             here = self._addresses.index(address) if address in self._addresses else -1
@@ -63,10 +62,10 @@ class Executors:
         await self.close()
 
 
-def leader_of(error: grpc.RpcError) -> str:
-    """The address of the leader that a standby names; empty when this is no answer of a standby, or it knows none."""
+def leader_of(error: grpc.RpcError) -> str | None:
+    """The address of the leader that a standby names, empty when it knows none; None when no standby answered."""
     status, info = rpc_status.from_call(error), error_details_pb2.ErrorInfo()
     for detail in status.details if status is not None else ():
         if detail.Unpack(info) and info.reason == "NOT_LEADER":
             return str(info.metadata.get("leader", ""))
-    return ""
+    return None
