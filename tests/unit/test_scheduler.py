@@ -133,6 +133,17 @@ def test_a_restored_lease_waits_for_its_node_and_for_no_other() -> None:
     assert [(lease.rollout_id, lease.attempt) for lease in scheduler.dispatch(30.0)] == [("b/0", 2)]
 
 
+def test_of_two_processes_of_one_node_only_one_is_restored() -> None:
+    """What the other ran waits again, behind attempt numbers that were used."""
+    scheduler = make_scheduler()
+    for name, incarnation in (("t/0", "a"), ("t/1", "b")):
+        rollout = Rollout(name, "t", ANY, attempt=1)
+        scheduler.restore(rollout, Lease(f"of-{incarnation}", name, "n", 1, 30.0), incarnation)
+    assert list(scheduler.leases) == ["of-a"]
+    scheduler.register(make_node("other"), [], 0.0)
+    assert [(lease.rollout_id, lease.attempt) for lease in scheduler.dispatch(0.0)] == [("t/1", 2)]
+
+
 def test_a_group_knows_which_of_it_are_open() -> None:
     """In order, whether they wait or run."""
     scheduler = make_scheduler()

@@ -146,7 +146,7 @@ class Interleavings(RuleBasedStateMachine):
     def drain(self, data: st.DataObject, draining: bool) -> None:
         self.scheduler.drain(data.draw(st.sampled_from(sorted(self.scheduler.nodes))), draining=draining)
 
-    @rule(seconds=st.sampled_from([0.1, 1.0, 5.0, 31.0]))
+    @rule(seconds=st.sampled_from([0.1, 1.0, 5.0, 16.0, 31.0]))
     def pass_time(self, seconds: float) -> None:
         """The loop wakes up when something is due: afterwards nothing is."""
         self.now += seconds

@@ -177,3 +177,37 @@ def test_absent_nodes_are_forgotten_when_they_hold_nothing() -> None:
     scheduler.forget_absent(30.0)
     assert list(scheduler.nodes) == ["b"]
     assert scheduler.next_due() is None
+
+
+def test_an_absent_node_is_remembered_as_long_as_a_lease_of_it_stands() -> None:
+    """It was given something just before it left, and may still bring the result."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a"), [], 0.0)
+    scheduler.submit(make_rollouts(1))
+    (lease,) = scheduler.dispatch(20.0)
+    scheduler.disconnect("a", "a")
+    scheduler.forget_absent(30.0)
+    assert scheduler.finish(lease.lease_id, "a") is not None
+    scheduler.forget_absent(50.0)
+    assert not scheduler.nodes
+
+
+def test_the_end_of_an_older_stream_does_not_disconnect_its_successor() -> None:
+    """The news of it may come late."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a", incarnation="old"), [], 0.0)
+    scheduler.register(make_node("a", incarnation="new"), [], 1.0)
+    scheduler.disconnect("a", "old")
+    scheduler.submit(make_rollouts(1))
+    assert len(scheduler.dispatch(1.0)) == 1
+
+
+def test_a_node_that_comes_back_still_runs_what_it_ran_beside() -> None:
+    """The same process does; of a new one nothing is known yet."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a"), [], 0.0)
+    scheduler.heartbeat("a", [], 0.0, reported=3)
+    scheduler.register(make_node("a"), [], 1.0)
+    assert scheduler.nodes["a"].load == 0.75
+    scheduler.register(make_node("a", incarnation="b"), [], 2.0)
+    assert scheduler.nodes["a"].load == 0.0

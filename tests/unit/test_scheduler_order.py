@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar
 
 import pytest
 from support.scheduling import make_node, make_rollouts, make_scheduler
 
 from practicum.executor.pending import Requirement
 from practicum.executor.scheduler import Rollout, Scheduler, State
+
+T = TypeVar("T")
 
 
 def serve(scheduler: Scheduler, number: int) -> list[Rollout]:
@@ -20,6 +25,13 @@ def serve(scheduler: Scheduler, number: int) -> list[Rollout]:
             assert rollout is not None
             served.append(rollout)
     return served
+
+
+def shuffled(items: Iterable[T]) -> list[T]:
+    """The same disorder each time."""
+    mixed = list(items)
+    random.Random(1).shuffle(mixed)
+    return mixed
 
 
 def queues(served: list[Rollout]) -> Counter[str]:
@@ -114,6 +126,77 @@ def test_a_rollout_that_is_tried_again_keeps_its_place() -> None:
     scheduler.pending.due(1.0)
     order += [rollout.rollout_id for rollout in serve(scheduler, 3)]
     assert order == ["first/1", "first/0", "second/0", "second/1"]
+
+
+def test_rollouts_that_come_back_together_stand_as_before() -> None:
+    """Whoever failed first."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a", slots=3), [], 0.0)
+    scheduler.submit(make_rollouts(3))
+    for lease in reversed(scheduler.dispatch(0.0)):
+        scheduler.fail(lease.lease_id, "a", 0.0)
+    assert [lease.rollout_id for lease in scheduler.dispatch(10.0)] == ["t/0", "t/1", "t/2"]
+
+
+def test_a_retry_that_is_cancelled_before_its_time_leaves_no_gap() -> None:
+    """It stood in no line."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a", slots=1), [], 0.0)
+    scheduler.submit(make_rollouts(2))
+    (lease,) = scheduler.dispatch(0.0)
+    scheduler.fail(lease.lease_id, "a", 0.0)
+    scheduler.cancel("t/0")
+    assert [lease.rollout_id for lease in scheduler.dispatch(0.0)] == ["t/1"]
+
+
+def test_a_queue_is_one_line_for_a_node_that_can_run_all_of_it() -> None:
+    """First in, first out, whatever the rollouts require."""
+    scheduler = make_scheduler()
+    wanted = [frozenset[tuple[str, str]](), frozenset({("gpu", "yes")}), frozenset({("zone", "a")})]
+    for number in range(30):
+        requirement = Requirement("tool_agent", wanted[number % 3])
+        scheduler.submit(make_rollouts(1, prefix=str(number), requirement=requirement))
+    scheduler.register(make_node("a", slots=1, gpu="yes", zone="a"), [], 0.0)
+    assert [rollout.task_id for rollout in serve(scheduler, 30)] == [str(number) for number in range(30)]
+
+
+def test_who_leaves_the_line_changes_nobody_elses_place() -> None:
+    """However many leave, half of them tried again and in no order."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a", slots=200), [], 0.0)
+    scheduler.submit(make_rollouts(400))
+    for lease in shuffled(scheduler.dispatch(0.0)):
+        scheduler.fail(lease.lease_id, "a", 0.0)
+    scheduler.pending.due(10.0)
+    stay = sorted(shuffled(range(400))[:100])
+    for place in set(range(400)).difference(stay):
+        scheduler.cancel(f"t/{place}")
+    assert [rollout.rollout_id for rollout in serve(scheduler, 100)] == [f"t/{place}" for place in stay]
+
+
+def test_lines_that_are_forgotten_change_no_order() -> None:
+    """A line for each of many priorities, most of which nobody is left in when others come."""
+    scheduler = make_scheduler()
+    stay = sorted(shuffled(range(120))[:40])
+    for priority in shuffled(range(120)):
+        scheduler.submit(make_rollouts(1, prefix=str(priority), priority=priority))
+    for priority in set(range(120)).difference(stay):
+        scheduler.cancel(f"{priority}/0")
+    for priority in range(1_000, 1_100):
+        scheduler.submit(make_rollouts(1, prefix=str(priority), priority=priority))
+    scheduler.register(make_node("a", slots=1), [], 0.0)
+    assert [rollout.priority for rollout in serve(scheduler, 140)] == [*stay, *range(1_000, 1_100)]
+
+
+def test_a_debt_is_forgiven_when_nothing_waits() -> None:
+    """Shares are of what is scarce: who used idle nodes owes nothing."""
+    scheduler = make_scheduler({"light": 0.01})
+    scheduler.register(make_node("a", slots=1), [], 0.0)
+    scheduler.submit(make_rollouts(10, prefix="early", queue="light"))
+    serve(scheduler, 10)
+    for queue in ("light", "heavy"):
+        scheduler.submit(make_rollouts(10, prefix=queue, queue=queue))
+    assert queues(serve(scheduler, 2)) == {"light": 1, "heavy": 1}
 
 
 def test_queues_count_what_waits_and_runs() -> None:

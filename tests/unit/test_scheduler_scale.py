@@ -16,6 +16,8 @@ from support.scheduling import ANY, make_node, make_rollouts, make_scheduler
 from practicum.executor.pending import Requirement
 from practicum.executor.scheduler import Lease, Rollout, Scheduler
 
+NOBODY_CAN = Requirement("unknown_agent")
+
 
 def instructions(action: Callable[[], object]) -> int:
     """The Python instructions that something takes."""
@@ -140,8 +142,11 @@ def circulate(scheduler: Scheduler, numbers: range) -> None:
             f"{name}/0", name, ANY if number % 2 else requirement, f"q{number}", number, schedule_by=now + 1e6
         )
         scheduler.register(make_node(name, host=name), [], now)
-        scheduler.submit([rollout, *make_rollouts(1, prefix=f"cancelled-{number}", requirement=Requirement("unknown"))])
-        scheduler.cancel(f"cancelled-{number}/0")
+        scheduler.submit([rollout])
+        for priority in (0, number):
+            prefix = f"cancelled-{number}-{priority}"
+            scheduler.submit(make_rollouts(1, prefix=prefix, priority=priority, requirement=NOBODY_CAN))
+            scheduler.cancel(f"{prefix}/0")
         (lease,) = scheduler.dispatch(now)
         scheduler.heartbeat(lease.node_id, [lease.lease_id], now)
         scheduler.finish(lease.lease_id, lease.node_id)
@@ -150,10 +155,66 @@ def circulate(scheduler: Scheduler, numbers: range) -> None:
 
 
 def test_what_has_gone_takes_no_memory() -> None:
-    """After three times as much has passed through, no more is taken."""
+    """After three times as much has passed through, no more is taken; though somebody in line stands through it all."""
     scheduler = make_scheduler()
+    scheduler.submit(make_rollouts(1, prefix="standing", priority=-1, requirement=NOBODY_CAN))
+    scheduler.submit(make_rollouts(1, prefix="standing too", requirement=NOBODY_CAN))
     with traced_memory() as taken:
         circulate(scheduler, range(1_000))
         before = taken()
         circulate(scheduler, range(1_000, 4_000))
         assert taken() < before + 100_000
+
+
+def test_nodes_that_have_gone_take_no_memory() -> None:
+    """Though nothing waits, so that nobody looks for a node."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("stays"), [], 0.0)
+    scheduler.submit(make_rollouts(1))
+    scheduler.dispatch(0.0)
+
+    def come_and_go(numbers: range) -> None:
+        for number in numbers:
+            scheduler.register(make_node(f"n{number}"), [], float(number))
+            scheduler.disconnect(f"n{number}", "a")
+            scheduler.forget_absent(float(number))
+
+    with traced_memory() as taken:
+        come_and_go(range(1_000))
+        before = taken()
+        come_and_go(range(1_000, 4_000))
+        assert taken() < before + 100_000
+
+
+def test_a_node_is_not_looked_for_where_nothing_waits_any_more() -> None:
+    """Requirements that have passed cost nothing at each change of its load."""
+    scheduler = make_scheduler()
+    labels = [(f"label-{place}", "yes") for place in range(10)]
+    scheduler.register(make_node("a", **dict(labels)), [], 0.0)
+    for number in range(1_000):
+        wanted = frozenset(label for place, label in enumerate(labels) if number >> place & 1)
+        scheduler.submit(make_rollouts(1, prefix=str(number), requirement=Requirement("tool_agent", wanted)))
+        (lease,) = scheduler.dispatch(0.0)
+        scheduler.finish(lease.lease_id, "a")
+    assert len(scheduler.nodes["a"].pools) < 200
+
+
+def test_retries_that_were_cancelled_are_let_go() -> None:
+    """Though nobody serves the line in which they stood: all but a few, which the next sweep takes."""
+    scheduler = make_scheduler()
+    scheduler.register(make_node("a", slots=4_000), [], 0.0)
+    before = living_rollouts()
+    scheduler.submit(make_rollouts(4_000))
+    for lease in scheduler.dispatch(0.0):
+        scheduler.fail(lease.lease_id, "a", 0.0)
+    scheduler.disconnect("a", "a")
+    assert scheduler.dispatch(10.0) == []
+    for place in range(1, 4_000):
+        scheduler.cancel(f"t/{place}")
+    assert living_rollouts() - before < 100
+
+
+def living_rollouts() -> int:
+    """Those that somebody still refers to."""
+    gc.collect()
+    return sum(type(thing) is Rollout for thing in gc.get_objects())

@@ -170,7 +170,6 @@ class Pending:
         for pool in self._pools.values():
             pool.forget()
         kept = set(self._pools.values())
-        self._awake &= kept
         for node in self._nodes.values():
             node.pools = [pool for pool in node.pools if pool in kept]
         self._max_lines = 2 * len(self._lines) + MIN_LINES

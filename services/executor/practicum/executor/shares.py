@@ -48,26 +48,20 @@ class Flow:
     clock: Clock
     counts: QueueCounts
     time: float = 0.0
-    waiting: int = 0
 
     def join(self) -> None:
-        """One more waits. A flow that was idle begins at the present: it cannot save up what it did not use."""
-        clock = self.clock
-        if not self.waiting and self.time < clock.now:
-            self.time = clock.now
-        self.waiting += 1
-        clock.waiting += 1
+        """One more waits."""
+        self.clock.waiting += 1
 
     def leave(self) -> None:
         """One waits no longer. With nobody left, all flows are even again."""
         clock = self.clock
-        self.waiting -= 1
         clock.waiting -= 1
         if not clock.waiting:
             clock.now = clock.latest
 
     def charge(self) -> None:
-        """One is served. Nor can a flow save up what it could not use, because no node had room for it."""
+        """One is served. A flow that was behind, idle or without a node, is now at the present: it saves nothing up."""
         clock = self.clock
         if self.time < clock.now:
             self.time = clock.now
