@@ -158,6 +158,18 @@ def nodes(executor: ExecutorAddress = EXECUTOR) -> None:
 
 
 @app.command()
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Show it once, as text.")] = False,
+    executor: ExecutorAddress = EXECUTOR,
+) -> None:
+    """Watch queues and nodes, live; q ends it."""
+    from practicum.cli.top import top as run
+
+    with explained():
+        run(executor, once=once)
+
+
+@app.command()
 def doctor(base_port: BasePort = BASE_PORT) -> None:
     """Check versions, ports, engine and services, and say what to do."""
     from practicum.cli.doctor import doctor as run

@@ -25,17 +25,21 @@ def nodes_table(nodes: Iterable[executor_pb2.NodeInfo]) -> Table:
     """Nodes with their loads."""
     made = table("node", "#running", "#slots", "load", "#finished", "state", "agents")
     for node in nodes:
-        state = "draining" if node.draining else "connected" if node.connected else "absent"
         made.add_row(
             node.node_id,
             str(node.running),
             str(node.slots),
             bar(node.load),
             str(node.finished),
-            state,
+            state_of(node),
             ", ".join(node.agent_kinds),
         )
     return made
+
+
+def state_of(node: executor_pb2.NodeInfo) -> str:
+    """Whether it is there, and takes work."""
+    return "absent" if not node.connected else "draining" if node.draining else "connected"
 
 
 def queues_table(queues: Iterable[executor_pb2.QueueStats]) -> Table:
