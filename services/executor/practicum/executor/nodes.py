@@ -103,3 +103,8 @@ class Spare:
         self._heap = list(self._counting.values())
         heapq.heapify(self._heap)
         self._room = 2 * len(self._heap) + MIN_STALE
+
+
+def absent(node_id: str, incarnation: str) -> Node:
+    """A node that has not dialled in since the restart."""
+    return Node(node_id, incarnation, slots=1, agent_kinds=frozenset(), connected=False)

@@ -13,7 +13,7 @@ from itertools import count
 from practicum.executor.backoff import Jitter, delay_seconds, no_jitter
 from practicum.executor.groups import Groups
 from practicum.executor.leases import Leases
-from practicum.executor.nodes import Node
+from practicum.executor.nodes import Node, absent
 from practicum.executor.pending import Pending
 from practicum.executor.rollouts import Lease, Registration, Rollout, State
 from practicum.executor.shares import QueueCounts, check_weights
@@ -247,8 +247,3 @@ class Scheduler:
 def never_began(rollout: Rollout) -> bool:
     """Whether a rollout waits for its first attempt."""
     return rollout.state is State.QUEUED and not rollout.attempt
-
-
-def absent(node_id: str, incarnation: str) -> Node:
-    """A node that has not dialled in since the restart."""
-    return Node(node_id, incarnation, slots=1, agent_kinds=frozenset(), connected=False)
