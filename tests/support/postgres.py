@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -123,7 +124,9 @@ def lives(process: psutil.Process) -> bool:
 def running_postgres() -> Iterator[Postgres]:
     """A server that ends with the context, or with this process."""
     sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=ROOT))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=ROOT))
+    owner = (folder / "owner").open("w")
+    fcntl.flock(owner, fcntl.LOCK_EX)
     if user := server_user():
         os.chown(folder, user.pw_uid, user.pw_gid)
     postgres = Postgres(folder, find_programs())
@@ -134,14 +137,17 @@ def running_postgres() -> Iterator[Postgres]:
     finally:
         postgres.stop()
         shutil.rmtree(folder)
+        owner.close()
 
 
 def sweep() -> None:
-    """Removes what was left by processes that were killed; their servers ended with them."""
-    for folder in ROOT.glob(f"{PREFIX}*-*"):
-        owner = folder.name.removeprefix(PREFIX).split("-")[0]
-        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(folder, ignore_errors=True)
+    """Removes what was left by processes that were killed: their servers ended with them, and nobody holds the lock."""
+    for owner in ROOT.glob(f"{PREFIX}*/owner"):
+        with suppress(OSError), owner.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One that was made just now may not be locked yet.
+            if time.time() - owner.stat().st_mtime > START_SECONDS:
+                shutil.rmtree(owner.parent, ignore_errors=True)
 
 
 def find_programs() -> Path:
