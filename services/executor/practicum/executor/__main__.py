@@ -62,8 +62,7 @@ async def lead(
     sources = [ExecutorMetrics(executor, consumers, epoch=epoch).read]
 
     def register(server: aio.Server) -> None:
-        # The stubs call every method abstract; the generated base answers UNIMPLEMENTED, as the protocol says.
-        service = ExecutorService(executor, dispatcher, consumers)  # type: ignore[abstract]
+        service = ExecutorService(executor, dispatcher, consumers)
         executor_pb2_grpc.add_ExecutorServiceServicer_to_server(service, server)
         nodes = DispatchService(dispatcher, lease_seconds=settings.lease_seconds)
         dispatch_pb2_grpc.add_DispatchServiceServicer_to_server(nodes, server)

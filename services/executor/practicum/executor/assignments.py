@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Coroutine, Mapping, Sequence
 
 from practicum.executor.backlog import place_of
 from practicum.executor.core import Executor
 from practicum.executor.events import detailed, ids_of, tell
 from practicum.executor.link import NodeLink
+from practicum.executor.messages import tell_all
 from practicum.executor.rows import AttemptRow
 from practicum.executor.scheduler import Lease, Rollout
 from practicum.v1 import dispatch_pb2, message_pb2
@@ -23,7 +25,9 @@ class Assignments:
         self._executor = executor
         self._scheduler = executor.scheduler
         self._links = links
-        self._resuming: set[asyncio.Task[None]] = set()
+        self._journal = executor.journal
+        self._since = time.monotonic()
+        self._telling: set[asyncio.Task[None]] = set()
 
     def give(self, leases: Sequence[Lease]) -> None:
         """Notes attempts, and tells their nodes once that is on disk."""
@@ -51,26 +55,64 @@ class Assignments:
         task = self._executor.backlog.tasks[rollout.task_id]
         row = AttemptRow(task.number, place_of(rollout), rollout.attempt, rollout.failures)
         self._executor.writer.gather().put_attempt(row)
+        if (tail := self._journal.open_tail(rollout.rollout_id)) is not None:
+            tail.told = None
 
     def _tell(self, leases: Sequence[Lease]) -> None:
+        quiet, unsure, later = [], [], []
+        for lease in leases:
+            if not self._stands(lease):
+                continue
+            if lease.attempt > 1 or self._journal.open_tail(lease.rollout_id) is not None:
+                later.append(lease)
+            elif self._scheduler.rollouts[lease.rollout_id].queued_at <= self._since:
+                unsure.append(lease)
+            else:
+                quiet.append(lease)
+        self._tell_quiet(quiet)
+        for lease in later:
+            self._begin(self._tell_with_journal(lease))
+        if unsure:
+            self._begin(self._tell_unsure(unsure))
+
+    def _tell_quiet(self, leases: Sequence[Lease]) -> None:
+        """First attempts at what nobody has said anything in."""
         of_node: dict[str, list[dispatch_pb2.Assignment]] = {}
         for lease in leases:
-            if lease.attempt > 1:
-                task = asyncio.create_task(self._tell_with_journal(lease))
-                self._resuming.add(task)
-                task.add_done_callback(self._resuming.discard)
-            elif self._stands(lease):
-                self._executor.journal.begin(lease.rollout_id)
-                of_node.setdefault(lease.node_id, []).append(self._assignment(lease, []))
+            self._journal.begin(lease.rollout_id, self._links[lease.node_id])
+            of_node.setdefault(lease.node_id, []).append(self._assignment(lease, []))
         for node_id, assignments in of_node.items():
             self._links[node_id].tell(dispatch_pb2.ConnectResponse(assignments=assignments))
 
+    async def _tell_unsure(self, leases: Sequence[Lease]) -> None:
+        """First attempts at what waited over a restart: something may have been said meanwhile."""
+        spoken = await asyncio.to_thread(self._executor.store.spoken, [lease.rollout_id for lease in leases])
+        standing = [lease for lease in leases if self._stands(lease)]
+        quiet = {
+            lease.lease_id
+            for lease in standing
+            if lease.rollout_id not in spoken and self._journal.open_tail(lease.rollout_id) is None
+        }
+        self._tell_quiet([lease for lease in standing if lease.lease_id in quiet])
+        for lease in standing:
+            if lease.lease_id not in quiet:
+                self._begin(self._tell_with_journal(lease))
+
     async def _tell_with_journal(self, lease: Lease) -> None:
-        """A further attempt is told what was said before."""
-        journal = await self._executor.journal.read(lease.rollout_id, max_bytes=MAX_JOURNAL_BYTES)
-        if self._stands(lease):
-            assignments = [self._assignment(lease, journal)]
-            self._links[lease.node_id].tell(dispatch_pb2.ConnectResponse(assignments=assignments))
+        """The node is told with its assignment what others said before, and a further attempt the whole journal."""
+        journal: Sequence[message_pb2.Message] = []
+        if lease.attempt > 1:
+            journal = await self._journal.read(lease.rollout_id, max_bytes=MAX_JOURNAL_BYTES)
+        tail, said = await self._journal.said(lease.rollout_id)
+        if tail is not None and self._stands(lease):
+            link = self._links[lease.node_id]
+            link.tell(dispatch_pb2.ConnectResponse(assignments=[self._assignment(lease, journal)]))
+            tell_all(link, tail, said)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     def _stands(self, lease: Lease) -> bool:
         """Whether a lease was not lost meanwhile, and its node can be told of it."""

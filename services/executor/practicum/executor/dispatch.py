@@ -15,6 +15,7 @@ from practicum.executor.consumers import stopping
 from practicum.executor.core import Executor
 from practicum.executor.events import ids_of
 from practicum.executor.link import NodeLink
+from practicum.executor.messages import Messages
 from practicum.executor.node_frames import check_register
 from practicum.executor.nodes import Node
 from practicum.executor.outcomes import Ended
@@ -49,6 +50,7 @@ class Dispatcher:
         self._scheduler = executor.scheduler
         self.links: dict[str, NodeLink] = {}
         self.uploads = Uploads(executor.scheduler.leases.__contains__)
+        self.messages = Messages(executor, self.links)
         self._assignments = Assignments(executor, self.links)
         self._stopping = False
         executor.stop_leases = self.cancel
@@ -87,6 +89,8 @@ class Dispatcher:
         )
         registration = self._scheduler.register(node, register.held_leases, time.monotonic())
         self.give_up(registration.given_up, LOST)
+        kept = [self._scheduler.leases[lease_id] for lease_id in node.leases]
+        self.messages.reconnected(self.links[node.node_id], kept)
         self._executor.work.set()
         log.info("node_connected", node_id=node.node_id, slots=node.slots, agents=sorted(node.agent_kinds))
         log_lost(node.node_id, registration.lost_leases)
@@ -114,9 +118,7 @@ class Dispatcher:
 
     async def record(self, link: NodeLink, messages: Iterable[message_pb2.Message]) -> None:
         """Journals what was said in sessions that this node runs; the rest is dropped."""
-        rollouts = self._scheduler.rollouts
-        own = (m for m in messages if m.session_id in rollouts and rollouts[m.session_id].node_id == link.node_id)
-        await self._executor.journal.append(own)
+        await self.messages.record(link.node_id, messages)
 
     def finish(self, link: NodeLink, finished: Sequence[dispatch_pb2.Finished]) -> None:
         """Keeps results, and acks them once they are on disk. What is said of a lease that is lost is refused."""
@@ -177,6 +179,7 @@ class Dispatcher:
         self._stopping = True
         for link in self.links.values():
             link.end(stopping())
+        self.messages.end_streams(stopping())
 
     async def _wait_for_work(self) -> None:
         """Until somebody says that there is work, or something may be due that nobody will announce."""

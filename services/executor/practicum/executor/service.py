@@ -1,4 +1,4 @@
-"""ExecutorService over the core: message → domain call → message. Calls not listed here are UNIMPLEMENTED."""
+"""ExecutorService over the core: message → domain call → message."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from practicum.executor.cursors import end_of
 from practicum.executor.dead_letters import DeadLetters
 from practicum.executor.dispatch import Dispatcher
 from practicum.executor.events import traced
+from practicum.executor.journal import MAX_SEQUENCE
 from practicum.executor.labels import matches
 from practicum.executor.tracing import traceparent_of
 from practicum.executor.trajectories import frames, meets, of_interest, pieces
@@ -34,7 +35,6 @@ Context = aio.ServicerContext[Any, Any]
 MAX_PAGE_SIZE = 1_000
 DEFAULT_PAGE_SIZE = 100
 LAST_NUMBER = 2**62
-MAX_SEQUENCE = 2**31 - 1
 OPEN_STATES = {executor_pb2.ROLLOUT_STATE_QUEUED, executor_pb2.ROLLOUT_STATE_RUNNING}
 
 
@@ -136,6 +136,22 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         """Forgets a consumer."""
         await self._consumers.forget(request.consumer)
         return executor_pb2.DeleteConsumerResponse()
+
+    async def SendMessage(
+        self, request: executor_pb2.SendMessageRequest, context: Context
+    ) -> executor_pb2.SendMessageResponse:
+        """Says something into a session."""
+        sequence = await self._dispatcher.messages.send(request.message, traceparent=traceparent_of(context))
+        return executor_pb2.SendMessageResponse(sequence=sequence)
+
+    async def Subscribe(
+        self, request: executor_pb2.SubscribeRequest, context: Context
+    ) -> AsyncIterator[executor_pb2.SubscribeResponse]:
+        """Receives what is said in a session. The call's metadata say that it began."""
+        async with self._dispatcher.messages.subscription(request) as subscription:
+            await context.send_initial_metadata(())
+            async for messages in subscription.frames():
+                yield executor_pb2.SubscribeResponse(messages=messages)
 
     async def WatchSession(
         self, request: executor_pb2.WatchSessionRequest, context: Context

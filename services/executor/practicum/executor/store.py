@@ -23,7 +23,7 @@ from practicum.executor.labels import labels_of
 from practicum.executor.migrations import SchemaRefused, migrate
 from practicum.executor.results import Result
 from practicum.executor.rows import AttemptRow
-from practicum.executor.statements import Statements
+from practicum.executor.statements import MAX_PARAMETERS, Statements
 from practicum.executor.tables import ATTEMPTS, CONSUMERS, COUNTERS, JOURNAL, RESULTS, TASKS, TOMBSTONES, TRAJECTORIES
 
 PLACE = re.compile(r"0|[1-9][0-9]{0,5}")
@@ -155,6 +155,15 @@ class SqlStore:
             .limit(limit)
         )
         return [(row.sequence, row.body) for row in self._rows(query)]
+
+    def spoken(self, session_ids: Sequence[str]) -> set[str]:
+        """Those of these sessions in which something was said."""
+        query = select(JOURNAL.c.session_id).where(JOURNAL.c.sequence == 1)
+        return {
+            row.session_id
+            for start in range(0, len(session_ids), MAX_PARAMETERS)
+            for row in self._rows(query.where(JOURNAL.c.session_id.in_(session_ids[start : start + MAX_PARAMETERS])))
+        }
 
     def message_ids(self, session_id: str) -> dict[str, int]:
         """The messages of a session: id to sequence, in order."""
