@@ -11,12 +11,13 @@ import pytest
 
 from practicum.common.errors import AlreadyExists, InvalidArgument, ResourceExhausted
 from practicum.executor.assignments import Assignments
+from practicum.executor.batch import Batch
 from practicum.executor.core import Executor, Settings
 from practicum.executor.dead_letters import DeadLetters
 from practicum.executor.nodes import Node
 from practicum.executor.outcomes import Ended
 from practicum.executor.scheduler import Lease
-from practicum.executor.store import SqlStore
+from practicum.executor.store import SqlStore, StoreFailed
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
 
@@ -243,6 +244,26 @@ async def test_a_queue_has_a_limit_of_its_own(store: SqlStore) -> None:
             await executor.submit([small])
         assert refused.value.reason == "QUEUE_FULL"
         await executor.submit([task("c")])
+
+
+async def test_tasks_of_a_commit_without_an_answer_are_scheduled_once_it_is_known(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database died between its commit and its answer: to refuse them is wrong, and so is to begin them twice."""
+    executor, commit, cut = Executor(store), store.commit, [True]
+
+    def cut_off(batch: Batch) -> object:
+        answers = commit(batch)
+        if cut.pop() if cut else False:
+            raise StoreFailed("the server closed the connection", uncertain=True)
+        return answers
+
+    monkeypatch.setattr(store, "commit", cut_off)
+    async with executor.running():
+        accepted = await executor.submit([task("a")])
+        assert await executor.submit([task("a")]) == accepted
+    assert set(executor.scheduler.rollouts) == {"a/0", "a/1"}
+    assert open_tasks(store) == {"a"}
 
 
 async def test_a_caller_that_gives_up_leaves_no_task_unscheduled(

@@ -41,7 +41,14 @@ class StoredEnd(NamedTuple):
 
 
 class StoreFailed(Exception):
-    """The database can't be written now: a full disk, a server that restarts."""
+    """The database can't be written now: a full disk, a server that restarts.
+
+    `uncertain`: it was cut off while it committed, and may have all of it. To give it the same again is right then.
+    """
+
+    def __init__(self, reason: str, *, uncertain: bool) -> None:
+        super().__init__(reason)
+        self.uncertain = uncertain
 
 
 class StoredTask(NamedTuple):
@@ -85,14 +92,18 @@ class SqlStore:
 
         Raises StoreFailed when the database can't be written now; its other errors mean that something is wrong in us.
         """
+        committing = False
         try:
             with self._engine.begin() as connection:
                 self._fence(connection)
-                return batch.write(connection, self._statements)
+                answers = batch.write(connection, self._statements)
+                # SQLite knows what came of a commit; a server may die between the commit and its answer.
+                committing = self._engine.dialect.name != "sqlite"
+            return answers
         except OperationalError as error:
-            raise StoreFailed(str(error.orig)) from error
+            raise StoreFailed(str(error.orig), uncertain=committing) from error
         except self._engine.dialect.loaded_dbapi.OperationalError as error:
-            raise StoreFailed(str(error)) from error
+            raise StoreFailed(str(error), uncertain=committing) from error
 
     def open_tasks(self) -> list[StoredTask]:
         """Tasks that have not ended, in order of submission."""

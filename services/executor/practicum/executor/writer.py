@@ -91,8 +91,7 @@ class Writer:
             except StoreFailed as error:
                 self.commits.failed += 1
                 log.error("store_failed", reason=str(error))
-                refused = batch.refuse_tasks(refusal(error)) | self._batch.refuse_tasks(refusal(error))
-                self._forget(refused, batch)
+                self._refuse(error, batch)
                 if self._closing:
                     return
                 await asyncio.sleep(RETRY_SECONDS)
@@ -100,6 +99,13 @@ class Writer:
                 self.commits.made(batch.rows, perf_counter() - began)
                 batch.written(answers)
                 return
+
+    def _refuse(self, error: StoreFailed, batch: Batch) -> None:
+        """Refuses new tasks; not those that may be on disk, whose submitters wait until that is known."""
+        refused = self._batch.refuse_tasks(refusal(error))
+        if not error.uncertain:
+            refused |= batch.refuse_tasks(refusal(error))
+        self._forget(refused, batch)
 
     def _forget(self, task_numbers: Collection[int], batch: Batch) -> None:
         """Takes what was decided of tasks that were not taken out of what is written now, and next."""
