@@ -1,4 +1,4 @@
-"""What each service owes its operators: reflection, health, tolerance of newer neighbours, a shutdown in order."""
+"""What each service owes its operators: reflection, health, metrics, tolerance of newer neighbours, an orderly end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from support.services import Service, Services
+from support.metrics import scrape
+from support.services import Service, Services, unused_address
 
 BUF = Path(sys.executable).with_name("buf")
 UNKNOWN_FIELD = b"\xfa\x3f\x03new"  # field 1023, three bytes
@@ -43,13 +44,14 @@ def flags(tmp_path: Path, tiny_model: Path) -> Flags:
 def started(request: pytest.FixtureRequest, services: Services, flags: Flags) -> tuple[Service, str, str]:
     """Each service without its neighbours."""
     name, full_name, call = request.param
-    return services.start(name, *flags(name)), full_name, call
+    return services.start(name, "--metrics-address", unused_address(), *flags(name)), full_name, call
 
 
 def test_a_service_answers_tools_and_neighbours_and_ends_in_order(started: tuple[Service, str, str]) -> None:
     """buf curl lists it; a newer neighbour's fields are skipped; health says NOT_SERVING before it closes."""
     service, full_name, call = started
     assert full_name in listed(service.address)
+    assert scrape(service.flags[1])("process_resident_memory_bytes") > 0
     with grpc.insecure_channel(service.address) as channel:
         if call:
             raw = channel.unary_unary(f"/{full_name}/{call}", request_serializer=bytes, response_deserializer=bytes)
