@@ -157,6 +157,20 @@ def nodes(executor: ExecutorAddress = EXECUTOR) -> None:
         run(executor)
 
 
+@app.command("dead-letters")
+def dead_letters(
+    requeue: Annotated[bool, typer.Option("--requeue", help="Put them back, with fresh attempts.")] = False,
+    label: Annotated[list[str], typer.Option(help="KEY=VALUE that tasks must have; may be repeated.")] = [],  # noqa: B006
+    executor: ExecutorAddress = EXECUTOR,
+) -> None:
+    """List rollouts whose attempts are used up, or put them back."""
+    from practicum.cli.dead_letters import dead_letters as run
+    from practicum.cli.tasks import labels_of
+
+    with explained():
+        run(executor, labels=labels_of(label), requeue=requeue)
+
+
 @app.command()
 def top(
     once: Annotated[bool, typer.Option("--once", help="Show it once, as text.")] = False,

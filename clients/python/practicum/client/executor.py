@@ -92,6 +92,26 @@ class ExecutorClient(Client):
         request = executor_pb2.GetTaskRequest(task_id=task_id)
         return self._route.call(lambda stub: stub.GetTask(request, timeout=CALL_SECONDS)).status
 
+    def tasks(
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        states: Sequence[executor_pb2.RolloutState.ValueType] = (),
+    ) -> Iterator[executor_pb2.TaskStatus]:
+        """Tasks, newest first: those with all these labels, and a rollout in one of these states if any is given."""
+        request = executor_pb2.ListTasksRequest(labels=labels or {}, states=states, page_size=1_000)
+        while True:
+            page = self._route.call(lambda stub: stub.ListTasks(request, timeout=CALL_SECONDS))
+            yield from page.tasks
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def requeue(self, task_ids: Iterable[str] = (), *, labels: Mapping[str, str] | None = None) -> int:
+        """Puts the dead letters of these tasks, and of those with all these labels, back. Returns the rollouts."""
+        request = executor_pb2.RequeueTasksRequest(task_ids=task_ids, labels=labels or {})
+        return self._route.call(lambda stub: stub.RequeueTasks(request, timeout=CALL_SECONDS)).requeued_rollouts
+
     def nodes(self) -> list[executor_pb2.NodeInfo]:
         """Nodes, by id."""
         request = executor_pb2.ListNodesRequest()
