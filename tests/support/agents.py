@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+from google.protobuf import json_format
+
 from practicum.environments.boxes.agents import play
 from practicum.node.agent import Session
 
@@ -62,3 +64,24 @@ async def actor(session: Session) -> str:
         await session.act("I act", [session.tool_call("witness__act", {})])
         await asyncio.sleep(0.1)
     return "done"
+
+
+async def parrot(session: Session) -> str:
+    """Tells everybody who speaks to it what it heard, until somebody says bye."""
+    heard: list[str] = []
+    while True:
+        message = await session.receive()
+        assert message is not None
+        heard.append(message.text)
+        if message.text == "bye":
+            return " ".join(heard)
+        session.say(json_format.MessageToDict(message), to=message.sender, topic=message.topic or None)
+
+
+async def caller(session: Session) -> str:
+    """Says something to `to` (its setting), and returns what comes back within `seconds`."""
+    asked = session.say("is anybody there?", to=session.config["to"], category="handoff", headers={"a": "1"})
+    answer = await session.receive(timeout=float(session.config["seconds"]))
+    if answer is None:
+        return "silence"
+    return answer.error.reason if answer.headers.get("in_reply_to") == asked else answer.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import grpc
@@ -30,6 +30,13 @@ class Reader:
             assert isinstance(found, message_pb2.Message), f"the stream ended with {found} after {len(taken)} messages"
             taken.append(found)
         return taken
+
+    def until(self, wanted: Callable[[message_pb2.Message], bool]) -> message_pb2.Message:
+        """The next that is wanted; those before it are dropped."""
+        while True:
+            (message,) = self.take(1)
+            if wanted(message):
+                return message
 
     def rest(self) -> list[message_pb2.Message]:
         """What comes until the stream ends in order."""

@@ -15,6 +15,9 @@ from typing import Any, Protocol, TypeAlias
 
 from practicum.v1 import env_gateway_pb2, inference_pb2, message_pb2, task_pb2
 
+Said: TypeAlias = "str | Mapping[str, Any] | message_pb2.Action | message_pb2.Observation | message_pb2.ErrorPayload"
+"""What an agent may say: a text, something that becomes JSON, or a payload of the protocol."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -47,6 +50,28 @@ class Session(Protocol):
 
     async def act(self, text: str, calls: Sequence[message_pb2.ToolCall] = ()) -> list[message_pb2.Observation]:
         """A step of an agent that needs no model: says something, and calls tools."""
+
+    async def receive(self, *, timeout: float | None = None) -> message_pb2.Message | None:
+        """The next thing that others said to this agent or to all: the lower priority first, equals as they came.
+
+        Waits for as long as the rollout lasts, or for `timeout` seconds: None when nothing came by then. 0 only looks.
+        """
+
+    def say(
+        self,
+        what: Said,
+        *,
+        to: str | None = None,
+        topic: str | None = None,
+        category: str = "message",
+        priority: int = 0,
+        headers: Mapping[str, str] | None = None,
+        caller: str | None = None,
+    ) -> str:
+        """Says something to one receiver, or to all. Returns its id, at once.
+
+        When there is no such receiver, a Message of category `error` comes back, whose header `in_reply_to` is that id.
+        """
 
     def tool_call(self, name: str, arguments: Mapping[str, Any]) -> message_pb2.ToolCall:
         """A call with an id of its own."""

@@ -18,7 +18,7 @@ from practicum.common.executors import Executors
 from practicum.node.deadline import seconds_of
 from practicum.node.failures import reason_of
 from practicum.node.outbox import Outbox, Upload
-from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc
+from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc, message_pb2
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +52,9 @@ class Work(Protocol):
 
     def stop(self, lease_id: str) -> None:
         """Stop one, and say nothing more of it."""
+
+    def deliver(self, message: message_pb2.Message) -> None:
+        """Something was said in a session."""
 
     @property
     def running(self) -> int:
@@ -187,6 +190,8 @@ class Connection:
             self._work.stop(lease_id)
         for assignment in frame.assignments:
             self._work.assign(assignment)
+        for message in frame.messages:
+            self._work.deliver(message)
 
 
 def parts(upload: Upload) -> Iterator[dispatch_pb2.UploadTrajectoryRequest]:

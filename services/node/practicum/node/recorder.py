@@ -22,19 +22,19 @@ class Recorder:
     steps: list[trajectory_pb2.Step] = field(default_factory=list)
     started: float = field(default_factory=time.time)
 
-    def say(self, category: str, sender: str, **payload: object) -> None:
-        """Journals one Message; `payload` is one field of its oneof, by name."""
+    def say(self, category: str, sender: str, **fields: object) -> message_pb2.Message:
+        """Journals one Message; `fields` are the others of its fields, by name."""
         message = message_pb2.Message(
             id=uuid.uuid4().hex,
             session_id=self.session_id,
             sender=sender,
             category=category,
             attempt=self.attempt,
-            traceparent=current(),
-            **payload,  # type: ignore[arg-type]
+            **({"traceparent": current()} | fields),  # type: ignore[arg-type]
         )
         message.timestamp.GetCurrentTime()
         self.tell(message)
+        return message
 
     def act(self, agent_id: str, action: message_pb2.Action, *, model_seconds: float = 0.0) -> None:
         """An agent's step begins with its action."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -14,8 +14,9 @@ from practicum.node.deadline import Deadline
 from practicum.node.environment import Environment
 from practicum.node.failures import InfrastructureError, LimitReached, place_of
 from practicum.node.model import Model
+from practicum.node.post import Post
 from practicum.node.recorder import Recorder
-from practicum.node.session import RolloutSession
+from practicum.node.session import AGENT_ID, RolloutSession
 from practicum.node.trajectory import Ending, make_trajectory
 from practicum.v1 import (
     dispatch_pb2,
@@ -51,20 +52,25 @@ class RolloutRun:
         self,
         assignment: dispatch_pb2.Assignment,
         *,
-        agent: AgentFunction,
+        agents: Mapping[str, AgentFunction],
         services: Services,
         node_id: str,
         tell: Callable[[message_pb2.Message], None],
     ) -> None:
         self._assignment = assignment
         self._task = assignment.task
-        self._agent = agent
+        self._agents = agents
         self._node_id = node_id
         session_id, attempt = assignment.rollout_id, assignment.attempt
         self._environment = Environment(services.gateway, session_id, attempt)
         self._model = Model(services.proxy, session_id, attempt)
         self._recorder = Recorder(session_id, attempt, tell)
+        self._post = Post(self._recorder, [AGENT_ID])
         self._deadline = Deadline.of(self._task.limits)
+
+    def deliver(self, message: message_pb2.Message) -> None:
+        """Something was said in the session."""
+        self._post.deliver(message)
 
     async def run(self) -> trajectory_pb2.Trajectory:
         """Returns the trajectory; raises InfrastructureError when another attempt should be made."""
@@ -83,6 +89,7 @@ class RolloutRun:
 
     async def _ending(self) -> Ending:
         """How the agent ended, scored."""
+        agent = self._agents[self._task.agent.kind]
         self._recorder.say("task", "user", task=message_pb2.TaskPayload(instruction=self._task.instruction))
         if self._task.HasField("environment"):
             await self._environment.open(self._task.environment, timeout=self._deadline.for_step())
@@ -91,19 +98,21 @@ class RolloutRun:
             environment=self._environment,
             model=self._model,
             recorder=self._recorder,
+            post=self._post,
             deadline=self._deadline,
         )
-        ending = await self._run_agent(session)
+        ending = await self._run_agent(agent, session)
+        self._post.close()
         ending.tools_json = session.tools_json
         if ending.outcome in (trajectory_pb2.OUTCOME_FINISHED, trajectory_pb2.OUTCOME_MAX_STEPS):
             await self._score(ending)
         return ending
 
-    async def _run_agent(self, session: RolloutSession) -> Ending:
+    async def _run_agent(self, agent: AgentFunction, session: RolloutSession) -> Ending:
         clock = asyncio.timeout(self._deadline.left())
         try:
             async with clock:
-                return Ending(trajectory_pb2.OUTCOME_FINISHED, answer=await self._agent(session) or "")
+                return Ending(trajectory_pb2.OUTCOME_FINISHED, answer=await agent(session) or "")
         except LimitReached:
             last = self._recorder.steps[-1].action.text if self._recorder.steps else ""
             return Ending(trajectory_pb2.OUTCOME_MAX_STEPS, answer=last)

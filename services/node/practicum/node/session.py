@@ -8,17 +8,19 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from practicum.node.agent import Turn
+from practicum.node.agent import Said, Turn
 from practicum.node.deadline import Deadline
 from practicum.node.environment import Environment
 from practicum.node.failures import LimitReached
 from practicum.node.model import Model, sampling_of, tools_json
+from practicum.node.post import Post
 from practicum.node.recorder import Recorder
 from practicum.node.tool_agent import DEFAULT_STEPS
 from practicum.v1 import env_gateway_pb2, inference_pb2, message_pb2, task_pb2
 
 AGENT_ID = "agent"
 DEFAULT_TOKENS_PER_ACTION = 256
+MAX_SAID_BYTES = 1024 * 1024
 
 
 class RolloutSession:
@@ -31,6 +33,7 @@ class RolloutSession:
         environment: Environment,
         model: Model,
         recorder: Recorder,
+        post: Post,
         deadline: Deadline,
     ) -> None:
         self._task = task
@@ -38,6 +41,7 @@ class RolloutSession:
         self._environment = environment
         self._model = model
         self._recorder = recorder
+        self._post = post
         self._deadline = deadline
         self._step_ends = 0.0
         self._tokens = 0
@@ -85,6 +89,35 @@ class RolloutSession:
         self._recorder.act(AGENT_ID, message_pb2.Action(text=text, tool_calls=calls))
         return await self.call_tools(calls)
 
+    async def receive(self, *, timeout: float | None = None) -> message_pb2.Message | None:
+        """The next thing that others said."""
+        return await self._post.inboxes[AGENT_ID].receive(timeout=timeout)
+
+    def say(
+        self,
+        what: Said,
+        *,
+        to: str | None = None,
+        topic: str | None = None,
+        category: str = "message",
+        priority: int = 0,
+        headers: Mapping[str, str] | None = None,
+        caller: str | None = None,
+    ) -> str:
+        """Says something to one receiver, or to all."""
+        fields: dict[str, Any] = payload_of(what) | {
+            "receiver": to,
+            "topic": topic,
+            "priority": priority,
+            "headers": dict(headers or {}),
+            "caller": caller,
+        }
+        if message_pb2.Message(category=category, **fields).ByteSize() > MAX_SAID_BYTES:
+            raise ValueError(f"what is said is larger than {MAX_SAID_BYTES} bytes")
+        if "" in (to, topic, caller):
+            raise ValueError("to, topic and caller are names: leave out what is empty")
+        return self._post.say(AGENT_ID, category=category, **fields).id
+
     def tool_call(self, name: str, arguments: Mapping[str, Any]) -> message_pb2.ToolCall:
         """A call with an id of its own."""
         return message_pb2.ToolCall(call_id=uuid.uuid4().hex, name=name, arguments_json=json.dumps(dict(arguments)))
@@ -113,3 +146,18 @@ class RolloutSession:
     def _left(self) -> float:
         """Seconds that the present step has left."""
         return max(self._step_ends - time.monotonic(), 0.0)
+
+
+def payload_of(what: Said) -> dict[str, Any]:
+    """The field of a Message that holds it."""
+    match what:
+        case str():
+            return {"text": what}
+        case message_pb2.Action():
+            return {"action": what}
+        case message_pb2.Observation():
+            return {"observation": what}
+        case message_pb2.ErrorPayload():
+            return {"error": what}
+        case _:
+            return {"custom_json": json.dumps(what)}

@@ -29,6 +29,7 @@ class Worker:
         self._agents = agents
         self._services = services
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._runs: dict[str, RolloutRun] = {}
         self.outbox = Outbox()
         self.connection: Connection | None = None
 
@@ -41,9 +42,16 @@ class Worker:
         """Runs a rollout."""
         lease_id = assignment.lease_id
         self.outbox.hold(lease_id)
-        task = asyncio.create_task(self._run(assignment), name=assignment.rollout_id)
+        run = self._runs[assignment.rollout_id] = RolloutRun(
+            assignment,
+            agents=self._agents,
+            services=self._services,
+            node_id=self._introduction.node_id,
+            tell=lambda message: self.outbox.say(lease_id, message),
+        )
+        task = asyncio.create_task(self._run(assignment, run), name=assignment.rollout_id)
         self._tasks[lease_id] = task
-        task.add_done_callback(lambda task: self._ended(lease_id, task))
+        task.add_done_callback(lambda task: self._ended(lease_id, run, task))
 
     def stop(self, lease_id: str) -> None:
         """Stops a rollout, if it is at work, and says nothing more of it."""
@@ -51,6 +59,11 @@ class Worker:
         if (task := self._tasks.get(lease_id)) is not None:
             log.info("rollout_stopped", rollout_id=task.get_name(), lease_id=lease_id)
             task.cancel()
+
+    def deliver(self, message: message_pb2.Message) -> None:
+        """Something was said in a session; dropped when nothing of it is at work."""
+        if (run := self._runs.get(message.session_id)) is not None:
+            run.deliver(message)
 
     async def finish(self, seconds: float) -> None:
         """Lets what runs go on for some seconds; gives the rest back, so that other nodes take it at once."""
@@ -61,9 +74,11 @@ class Worker:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
 
-    def _ended(self, lease_id: str, task: asyncio.Task[None]) -> None:
+    def _ended(self, lease_id: str, run: RolloutRun, task: asyncio.Task[None]) -> None:
         """Whatever ended a rollout, its lease is not held without a result: nobody would ever run it again."""
         del self._tasks[lease_id]
+        if self._runs.get(task.get_name()) is run:  # Else a further attempt runs here.
+            del self._runs[task.get_name()]
         if not self.outbox.owes(lease_id):
             return
         error = None if task.cancelled() else task.exception()
@@ -75,27 +90,20 @@ class Worker:
             )
         )
 
-    async def _run(self, assignment: dispatch_pb2.Assignment) -> None:
+    async def _run(self, assignment: dispatch_pb2.Assignment, run: RolloutRun) -> None:
         """One attempt, with its ids in all that is logged."""
         with rollout_scope(assignment, self._introduction.node_id) as span:
             log.debug("rollout_started")
-            trajectory = await self._attempt(assignment)
+            trajectory = await self._attempt(assignment, run)
             if trajectory is not None:
                 outcome = trajectory_pb2.Outcome.Name(trajectory.outcome).removeprefix("OUTCOME_").lower()
                 span.tell({"practicum.outcome": outcome, "practicum.reward": trajectory.reward})
                 steps, tokens = len(trajectory.steps), trajectory.token_count
                 log.info("rollout_finished", outcome=outcome, reward=trajectory.reward, steps=steps, tokens=tokens)
 
-    async def _attempt(self, assignment: dispatch_pb2.Assignment) -> trajectory_pb2.Trajectory | None:
+    async def _attempt(self, assignment: dispatch_pb2.Assignment, run: RolloutRun) -> trajectory_pb2.Trajectory | None:
         """Brings back the trajectory, or why there is none."""
         finished = dispatch_pb2.Finished(lease_id=assignment.lease_id, rollout_id=assignment.rollout_id)
-        run = RolloutRun(
-            assignment,
-            agent=self._agents[assignment.task.agent.kind],
-            services=self._services,
-            node_id=self._introduction.node_id,
-            tell=lambda message: self.outbox.say(assignment.lease_id, message),
-        )
         trajectory = None
         try:
             trajectory = await run.run()
