@@ -54,6 +54,17 @@ def test_tasks_go_in_and_trajectories_come_out(executor: Service, tmp_path: Path
     assert {json.loads(line)["taskId"] for line in lines} == {"t0", "t1", "t2"}
 
 
+def test_something_is_said_in_a_rollout(executor: Service) -> None:
+    """send, and watch shows it; what can't be said is told in a sentence."""
+    at = ("--executor", executor.address)
+    with ExecutorClient(executor.address) as client:
+        client.submit(boxes_tasks(1, "nobody_runs_this"))
+    assert "message 1 of t0/0" in practicum("send", "t0/0", "look left", "--to", "agent", "--as", "guide", *at)
+    watched = practicum("watch", "t0/0", "--no-follow", *at)
+    assert "guide" in watched and "look left" in watched
+    assert "SESSION_UNKNOWN" in practicum("send", "t0/1", "hello", *at, status=1)
+
+
 def tasks_file(folder: Path, count: int) -> Path:
     """So many games."""
     from google.protobuf import json_format

@@ -17,6 +17,7 @@ from support.services import Service, Services, unused_address
 from practicum.client import (
     CallFailed,
     ExecutorClient,
+    Message,
     SubmitFailed,
     Task,
     read_tasks,
@@ -165,3 +166,27 @@ def test_a_wrong_line_of_a_task_file_is_named(tmp_path: Path) -> None:
     path.write_text('{"id": "a"}\n\n{"nonsense": 1}\n')
     with pytest.raises(ValueError, match=r"tasks\.jsonl, line 3: .*nonsense"):
         read_tasks(path)
+
+
+def test_what_is_sent_is_received_by_who_subscribed(executor: Service, client: ExecutorClient) -> None:
+    """From the moment the subscription returns; and again from a place in the journal."""
+    client.submit(boxes_tasks(1, "tool_agent"))
+    heard, on_topic = client.subscribe("t0/0", "agent"), client.subscribe("t0/0", topics=["news"])
+    client.send("t0/0", "hello", to="agent", priority=-1)
+    client.send("t0/0", Message(custom_json="[1]", sender="planner", topic="news"))
+    said = [next(heard), next(heard)]
+    assert [(m.sender, m.text, m.custom_json, m.priority) for m in said] == [
+        ("user", "hello", "", -1),
+        ("planner", "", "[1]", 0),
+    ]
+    assert next(on_topic).sequence == 2
+    assert next(client.subscribe("t0/0", "agent", from_sequence=2)).sequence == 2
+    run(ScriptedNode(executor.address), 1)
+    assert list(heard) == list(on_topic) == []
+
+
+def test_a_subscription_to_nothing_says_what_is_wrong(client: ExecutorClient) -> None:
+    """As every call does."""
+    with pytest.raises(CallFailed) as caught:
+        next(client.subscribe("t0/0"))
+    assert list(caught.value.fields) == ["receiver"]

@@ -149,6 +149,22 @@ def watch(
 
 
 @app.command()
+def send(
+    rollout: Annotated[str, typer.Argument(help="A rollout's id, such as t0/0.")],
+    text: Annotated[str, typer.Argument(help="What to say.")],
+    to: Annotated[str | None, typer.Option(help="To this receiver, such as agent; default: to all.")] = None,
+    topic: Annotated[str | None, typer.Option(help="On this topic.")] = None,
+    sender: Annotated[str, typer.Option("--as", help="Who speaks.")] = "user",
+    executor: ExecutorAddress = EXECUTOR,
+) -> None:
+    """Say something in a rollout that has not ended."""
+    from practicum.cli.tasks import send as run
+
+    with explained():
+        run(executor, rollout, text, to=to, topic=topic, sender=sender)
+
+
+@app.command()
 def nodes(executor: ExecutorAddress = EXECUTOR) -> None:
     """Show nodes and queues."""
     from practicum.cli.nodes import nodes as run

@@ -1,4 +1,4 @@
-"""`practicum submit`, `trajectories`, `watch`: tasks in, trajectories out."""
+"""`practicum submit`, `trajectories`, `watch`, `send`: tasks in, trajectories out."""
 
 from __future__ import annotations
 
@@ -88,6 +88,15 @@ def watch(address: str, rollout_id: str, *, follow: bool) -> None:
             console.print(f"{message.sequence:4} {message.sender:>12}  {told(message)}", soft_wrap=True, markup=False)
 
 
+def send(address: str, rollout_id: str, text: str, *, to: str | None, topic: str | None, sender: str) -> None:
+    """Says something in a rollout."""
+    with ExecutorClient(address) as executor:
+        answer = executor.send(rollout_id, text, sender=sender, to=to, topic=topic)
+    if answer.HasField("error"):
+        raise Refused(f"{answer.error.reason}: {answer.error.detail}")
+    console.print(f"said, as message {answer.sequence} of {rollout_id}", markup=False)
+
+
 def told(message: message_pb2.Message) -> str:
     """A message in a line."""
     match message.WhichOneof("payload"):
@@ -102,6 +111,8 @@ def told(message: message_pb2.Message) -> str:
             return f"{message.error.reason}: {message.error.detail}"
         case "text":
             return shorten(message.text, 200)
+        case "custom_json":
+            return shorten(message.custom_json, 200)
     return json.dumps(message.category)
 
 

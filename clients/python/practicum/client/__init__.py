@@ -12,6 +12,7 @@ from practicum.client.errors import CallFailed, SubmitFailed
 from practicum.client.executor import ExecutorClient
 from practicum.client.files import read_tasks, read_trajectories, write_trajectories
 from practicum.client.trainer import TrainerClient
+from practicum.v1.message_pb2 import Message
 from practicum.v1.task_pb2 import AgentSpec, EnvironmentSpec, Limits, Scoring, Task
 from practicum.v1.trajectory_pb2 import Trajectory
 
@@ -21,6 +22,7 @@ __all__ = [
     "EnvironmentSpec",
     "ExecutorClient",
     "Limits",
+    "Message",
     "Scoring",
     "SubmitFailed",
     "Task",

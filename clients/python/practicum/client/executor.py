@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 from practicum.client.channel import Client
@@ -86,6 +87,49 @@ class ExecutorClient(Client):
         )
         for response in self._route.stream(lambda stub: stub.WatchSession(request)):
             yield from response.messages
+
+    def send(
+        self,
+        session_id: str,
+        what: str | message_pb2.Message,
+        *,
+        sender: str = "user",
+        to: str | None = None,
+        topic: str | None = None,
+        priority: int = 0,
+    ) -> executor_pb2.SendMessageResponse:
+        """Says something into a session that has not ended, to one receiver or to all. It is in the journal then.
+
+        `what`: a text, or a whole Message, whose own fields count then. The answer's `error` says that nobody can be
+        given it; an error Message to the sender may follow, so subscribe as the sender if that matters.
+        """
+        message = message_pb2.Message(sender=sender, receiver=to, topic=topic, priority=priority)
+        if isinstance(what, str):
+            message.text = what
+        else:
+            message.MergeFrom(what)
+        message.session_id = session_id
+        message.id = message.id or uuid.uuid4().hex  # So that a repeat of the call is known as one.
+        request = executor_pb2.SendMessageRequest(message=message)
+        return self._route.call(
+            lambda stub: stub.SendMessage(request, timeout=CALL_SECONDS, metadata=metadata_of(None))
+        )
+
+    def subscribe(
+        self, session_id: str, receiver: str = "", *, topics: Iterable[str] = (), from_sequence: int | None = None
+    ) -> Iterator[message_pb2.Message]:
+        """What is said in a session to a receiver (and to all), or on topics, until it ends; the lower priority first.
+
+        It begins at once: nothing that is said after the return is missed. `from_sequence`: also what was said before,
+        from this place in the journal on.
+        """
+        request = executor_pb2.SubscribeRequest(
+            session_id=session_id, receiver=receiver, topics=topics, from_sequence=from_sequence
+        )
+        begun = [self._route.stub.Subscribe(request)]
+        begun[0].initial_metadata()
+        responses = self._route.stream(lambda stub: begun.pop() if begun else stub.Subscribe(request))
+        return (message for response in responses for message in response.messages)
 
     def task(self, task_id: str) -> executor_pb2.TaskStatus:
         """How a task stands."""
