@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,20 @@ def test_a_resumed_attempt_finds_the_live_environment(door: Door) -> None:
     assert door.open("s", "rough", attempt=2, resume=True).resumed
     assert door.call("s", "rough__count", attempt=2, call_id="2").text == "2"
     door.close("s", attempt=2)
+
+
+def test_a_call_that_was_cut_off_leaves_nothing_to_go_on_from(door: Door) -> None:
+    """Whether the tool did it, and how far it got, is known to nobody: the next attempt begins anew."""
+    door.open("s", "rough")
+    door.call("s", "rough__count")
+    cut_off = door.start_call("s", "rough__wait", call_id="cut off")
+    next(cut_off)
+    cut_off.cancel()
+    attempts = itertools.count(2)
+    assert eventually(lambda: not door.open("s", "rough", attempt=next(attempts), resume=True).resumed)
+    last = next(attempts) - 1
+    assert door.call("s", "rough__count", attempt=last).text == "1"
+    door.close("s", attempt=last)
 
 
 def test_a_spent_id_is_refused_and_a_resume_after_it_begins_anew(door: Door) -> None:

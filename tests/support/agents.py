@@ -7,8 +7,8 @@ import random
 
 from google.protobuf import json_format
 
-from practicum.environments.boxes.agents import play
-from practicum.node.agent import Session
+from practicum.environments.boxes.agents import TOOL, play
+from practicum.node.agent import Session, resumable
 
 
 async def slow_solver(session: Session) -> str:
@@ -85,3 +85,26 @@ async def caller(session: Session) -> str:
     if answer is None:
         return "silence"
     return answer.error.reason if answer.headers.get("in_reply_to") == asked else answer.text
+
+
+async def forgetful_solver(session: Session) -> str:
+    """Solves boxes, going on from what it is told of the past. Its first attempt stops for ever behind `hold_after`."""
+    kind, number = "box", session.task.instruction.split()[-1]
+    for step in session.past:
+        kind, number = step.observations[0].text.split()
+    opened = len(session.past)
+    while kind == "box":
+        if session.task.attempt == 1 and opened == session.config.get("hold_after"):
+            await asyncio.Event().wait()
+        (seen,) = await session.act("", [session.tool_call(TOOL, {"id": int(number)})])
+        kind, number = seen.text.split()
+        opened += 1
+    answer = f"<answer>{number}</answer>"
+    await session.act(answer)
+    return answer
+
+
+@resumable
+async def mindful_solver(session: Session) -> str:
+    """The same, and it is told of the past."""
+    return await forgetful_solver(session)

@@ -13,14 +13,21 @@ class ScriptedNode:
     """Dials in when it is made; `assignments` come one by one."""
 
     def __init__(
-        self, address: str, node_id: str = "n", *, slots: int = 4, incarnation: str = "1", held: tuple[str, ...] = ()
+        self,
+        address: str,
+        node_id: str = "n",
+        *,
+        slots: int = 4,
+        incarnation: str = "1",
+        held: tuple[str, ...] = (),
+        agents: tuple[str, ...] = ("tool_agent",),
     ) -> None:
         self.channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
         self.stub = dispatch_pb2_grpc.DispatchServiceStub(self.channel)
         self._given: list[dispatch_pb2.Assignment] = []
         self._frames: queue.SimpleQueue[dispatch_pb2.ConnectRequest | None] = queue.SimpleQueue()
         register = dispatch_pb2.Register(
-            node_id=node_id, incarnation=incarnation, slots=slots, agent_kinds=["tool_agent"], held_leases=held
+            node_id=node_id, incarnation=incarnation, slots=slots, agent_kinds=agents, held_leases=held
         )
         self.send(register=register)
         self._call = self.stub.Connect(iter(self._frames.get, None), timeout=60)

@@ -30,6 +30,12 @@ class Call:
         self._followers: set[Events] = set()
         self._task: asyncio.Task[None] | None = None
         self._outcome: Result | PracticumError | None = None
+        self._abandoned = False
+
+    @property
+    def broken(self) -> bool:
+        """Whether nobody can tell what it did: it failed, or whoever waited for it left."""
+        return self._abandoned or isinstance(self._outcome, PracticumError)
 
     @property
     def running(self) -> bool:
@@ -52,6 +58,7 @@ class Call:
         finally:
             self._followers.discard(events)
             if not self._followers and self.running and self._task is not None:
+                self._abandoned = True
                 self._task.cancel()
 
     async def ended(self) -> None:

@@ -55,7 +55,7 @@ class Gateway:
         known = self._find(session_id)
         if known is not None and attempt < known.attempt:
             raise stale_attempt(attempt, known.attempt)
-        if known is not None and (attempt == known.attempt or (resume and session_id in self._open)):
+        if known is not None and (attempt == known.attempt or (resume and known.intact and session_id in self._open)):
             session = joined(known, attempt, wish)
         else:
             session = self._new(session_id, attempt, wish)

@@ -133,6 +133,11 @@ class Session:
         idle, age = now - self._last_used, now - self._first_used
         return idle > limits.idle_ttl_seconds or age > limits.absolute_ttl_seconds
 
+    @property
+    def intact(self) -> bool:
+        """Whether it is known what every call did, so that a further attempt can go on in it."""
+        return not any(call.broken for call in self._calls.values())
+
     def require_open(self) -> None:
         """Refuses when its servers are not at hand."""
         self.require(State.READY, State.SCORED)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from practicum.v1 import env_gateway_pb2, inference_pb2, message_pb2, task_pb2
+from practicum.v1 import env_gateway_pb2, inference_pb2, message_pb2, task_pb2, trajectory_pb2
 
 Said: TypeAlias = "str | Mapping[str, Any] | message_pb2.Action | message_pb2.Observation | message_pb2.ErrorPayload"
 """What an agent may say: a text, something that becomes JSON, or a payload of the protocol."""
@@ -41,6 +41,10 @@ class Session(Protocol):
     @property
     def tools(self) -> Sequence[env_gateway_pb2.Tool]:
         """What may be called."""
+
+    @property
+    def past(self) -> Sequence[trajectory_pb2.Step]:
+        """The steps that an earlier attempt made in this environment, for agents that are `resumable`; else none."""
 
     async def chat(self, messages: Sequence[inference_pb2.ChatMessage]) -> Turn:
         """Has the model continue the whole conversation so far. The turn is a step."""
@@ -78,3 +82,17 @@ class Session(Protocol):
 
 
 AgentFunction: TypeAlias = Callable[[Session], Awaitable[str]]
+
+
+def resumable(agent: AgentFunction) -> AgentFunction:
+    """Declares that an agent goes on from `session.past` when an earlier attempt at its rollout broke off.
+
+    Of others, every attempt begins anew. It has to make one call at a time: what is done side by side isn't resumed.
+    """
+    agent.resumable = True  # type: ignore[attr-defined]
+    return agent
+
+
+def is_resumable(agent: AgentFunction) -> bool:
+    """Whether it was declared so."""
+    return getattr(agent, "resumable", False) is True

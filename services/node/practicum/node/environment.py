@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from grpc import aio
 
 from practicum.common.tracing import metadata, span
+from practicum.node.past import Past
 from practicum.node.patience import patiently
 from practicum.v1 import env_gateway_pb2, env_gateway_pb2_grpc, message_pb2, task_pb2
 
 SOURCE = message_pb2.ERROR_SOURCE_ENVIRONMENT
 CLOSE_SECONDS = 10.0
+LOOK_SECONDS = 10.0
 
 
 class Environment:
@@ -24,17 +26,28 @@ class Environment:
         self.tools: Sequence[env_gateway_pb2.Tool] = ()
         self._opened = False
 
-    async def open(self, spec: task_pb2.EnvironmentSpec, *, timeout: float) -> None:
-        """Opens the session; knows its tools afterwards."""
+    async def stands(self, past: Past) -> bool:
+        """Whether an earlier attempt's environment lives, and has seen what that did and nothing else."""
+        request = env_gateway_pb2.GetSessionRequest(session_id=self._session_id)
+        try:
+            session = (await self._gateway.GetSession(request, timeout=LOOK_SECONDS)).session
+        except aio.AioRpcError:
+            return False
+        return session.state == env_gateway_pb2.SESSION_STATE_READY and past.fits(session.calls)
+
+    async def open(self, spec: task_pb2.EnvironmentSpec, *, timeout: float, resume: bool = False) -> bool:
+        """Opens the session; knows its tools afterwards. Returns whether it is an earlier attempt's, as was wished."""
         request = env_gateway_pb2.OpenSessionRequest(
-            session_id=self._session_id, attempt=self._attempt, environment=spec
+            session_id=self._session_id, attempt=self._attempt, environment=spec, resume=resume
         )
         self._opened = True  # Also when the call fails on its way: the close sweeps what may have begun.
 
         async def open_session(left: float) -> env_gateway_pb2.OpenSessionResponse:
             return await self._gateway.OpenSession(request, timeout=left, wait_for_ready=True, metadata=metadata())
 
-        self.tools = (await patiently(open_session, timeout=timeout, source=SOURCE)).tools
+        answer = await patiently(open_session, timeout=timeout, source=SOURCE)
+        self.tools = answer.tools
+        return answer.resumed
 
     async def call(self, call: message_pb2.ToolCall, *, timeout: float) -> message_pb2.Observation:
         """Calls a tool and waits for its result."""

@@ -9,6 +9,9 @@ from typing import Any
 from grpc import aio
 
 from practicum.common.tracing import metadata, span
+from practicum.node.failures import InfrastructureError
+from practicum.node.graphs import first_turns
+from practicum.node.past import Past
 from practicum.node.patience import patiently
 from practicum.v1 import (
     env_gateway_pb2,
@@ -63,14 +66,20 @@ class Model:
         """Ends the session. Returns exactly what was read and sampled; None when the model was not used."""
         if not self._opened:
             return None
-        request = inference_pb2.InferenceServiceCloseSessionRequest(session_id=self._session_id, attempt=self._attempt)
-
-        async def close(left: float) -> inference_pb2.InferenceServiceCloseSessionResponse:
-            return await self._proxy.CloseSession(request, timeout=left, wait_for_ready=True, metadata=metadata())
-
-        response = await patiently(close, timeout=CLOSE_SECONDS, source=SOURCE)
+        graph = await self._close(self._attempt)
         self._opened = False
-        return response.graph
+        return graph
+
+    async def take_over(self, past: Past) -> trajectory_pb2.TokenGraph | None:
+        """Ends the session of an earlier attempt, which then samples nothing more. Returns what its turns read and
+        sampled; None when that can't be had whole."""
+        if len(past.turns) != 1:  # A session has the record of one attempt: the newest.
+            return None
+        ((attempt, turns),) = past.turns.items()
+        try:
+            return first_turns(await self._close(attempt), turns)
+        except InfrastructureError:
+            return None
 
     async def discard(self) -> None:
         """Ends the session without its record, as far as the proxy can be reached."""
@@ -85,6 +94,14 @@ class Model:
             return
         finally:
             self._opened = False
+
+    async def _close(self, attempt: int) -> trajectory_pb2.TokenGraph:
+        request = inference_pb2.InferenceServiceCloseSessionRequest(session_id=self._session_id, attempt=attempt)
+
+        async def close(left: float) -> inference_pb2.InferenceServiceCloseSessionResponse:
+            return await self._proxy.CloseSession(request, timeout=left, wait_for_ready=True)
+
+        return (await patiently(close, timeout=CLOSE_SECONDS, source=SOURCE)).graph
 
     async def _open(self, timeout: float) -> None:
         if self._opened:

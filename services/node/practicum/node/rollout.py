@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 from grpc import aio
 
-from practicum.node.agent import AgentFunction
+from practicum.node.agent import AgentFunction, is_resumable
 from practicum.node.deadline import Deadline
 from practicum.node.environment import Environment
 from practicum.node.failures import InfrastructureError, LimitReached, place_of
 from practicum.node.model import Model
+from practicum.node.past import Past
 from practicum.node.post import Post
 from practicum.node.recorder import Recorder
+from practicum.node.resume import resume
 from practicum.node.session import AGENT_ID, RolloutSession
 from practicum.node.trajectory import Ending, make_trajectory
 from practicum.v1 import (
@@ -67,32 +69,41 @@ class RolloutRun:
         self._recorder = Recorder(session_id, attempt, tell)
         self._post = Post(self._recorder, [AGENT_ID])
         self._deadline = Deadline.of(self._task.limits)
+        self._earlier: Sequence[trajectory_pb2.TokenGraph] = ()
+        self._handed_over = False
 
     def deliver(self, message: message_pb2.Message) -> None:
         """Something was said in the session."""
         self._post.deliver(message)
+
+    def hand_over(self) -> None:
+        """The node stops: the environment and the tokens are left to the next attempt, if the agent can go on."""
+        agent = self._agents.get(self._task.agent.kind)
+        self._handed_over = agent is not None and is_resumable(agent)
 
     async def run(self) -> trajectory_pb2.Trajectory:
         """Returns the trajectory; raises InfrastructureError when another attempt should be made."""
         try:
             ending = await self._ending()
             graph = await self._model.close()
-            return make_trajectory(self._assignment, self._recorder, ending, graph=graph, node_id=self._node_id)
+            graphs = self._earlier if graph is None else [*self._earlier, graph]
+            return make_trajectory(self._assignment, self._recorder, ending, graphs=graphs, node_id=self._node_id)
         except InfrastructureError as error:
             self._recorder.say("error", self._node_id, error=error.error)
             if not error.final:
                 raise
             ending = Ending(trajectory_pb2.OUTCOME_INFRASTRUCTURE_ERROR, error=error.error)
-            return make_trajectory(self._assignment, self._recorder, ending, graph=None, node_id=self._node_id)
+            return make_trajectory(self._assignment, self._recorder, ending, graphs=[], node_id=self._node_id)
         finally:
-            await asyncio.shield(asyncio.gather(self._environment.close(), self._model.discard()))
+            if not self._handed_over:
+                await asyncio.shield(asyncio.gather(self._environment.close(), self._model.discard()))
 
     async def _ending(self) -> Ending:
         """How the agent ended, scored."""
         agent = self._agents[self._task.agent.kind]
-        self._recorder.say("task", "user", task=message_pb2.TaskPayload(instruction=self._task.instruction))
-        if self._task.HasField("environment"):
-            await self._environment.open(self._task.environment, timeout=self._deadline.for_step())
+        past = await self._resume() if is_resumable(agent) else None
+        if past is None:
+            await self._begin()
         session = RolloutSession(
             agent_task(self._assignment),
             environment=self._environment,
@@ -100,6 +111,7 @@ class RolloutRun:
             recorder=self._recorder,
             post=self._post,
             deadline=self._deadline,
+            past=past,
         )
         ending = await self._run_agent(agent, session)
         self._post.close()
@@ -108,10 +120,30 @@ class RolloutRun:
             await self._score(ending)
         return ending
 
+    async def _begin(self) -> None:
+        """The attempt begins anew."""
+        self._recorder.say("task", "user", task=message_pb2.TaskPayload(instruction=self._task.instruction))
+        if self._task.HasField("environment"):
+            await self._environment.open(self._task.environment, timeout=self._deadline.for_step())
+
+    async def _resume(self) -> Past | None:
+        """What the attempt goes on from; None when it begins anew."""
+        resumed = await resume(
+            self._assignment, environment=self._environment, model=self._model, deadline=self._deadline
+        )
+        if resumed is None:
+            return None
+        self._earlier = resumed.graphs
+        steps = len(resumed.past.steps)
+        self._recorder.say("resumed", "system", text=f"goes on behind step {steps} of an earlier attempt")
+        log.info("attempt_resumed", rollout_id=self._assignment.rollout_id, steps=steps)
+        return resumed.past
+
     async def _run_agent(self, agent: AgentFunction, session: RolloutSession) -> Ending:
         clock = asyncio.timeout(self._deadline.left())
         try:
             async with clock:
+                await session.catch_up()
                 return Ending(trajectory_pb2.OUTCOME_FINISHED, answer=await agent(session) or "")
         except LimitReached:
             last = self._recorder.steps[-1].action.text if self._recorder.steps else ""

@@ -13,10 +13,11 @@ from practicum.node.deadline import Deadline
 from practicum.node.environment import Environment
 from practicum.node.failures import LimitReached
 from practicum.node.model import Model, sampling_of, tools_json
+from practicum.node.past import Past
 from practicum.node.post import Post
 from practicum.node.recorder import Recorder
 from practicum.node.tool_agent import DEFAULT_STEPS
-from practicum.v1 import env_gateway_pb2, inference_pb2, message_pb2, task_pb2
+from practicum.v1 import env_gateway_pb2, inference_pb2, message_pb2, task_pb2, trajectory_pb2
 
 AGENT_ID = "agent"
 DEFAULT_TOKENS_PER_ACTION = 256
@@ -35,6 +36,7 @@ class RolloutSession:
         recorder: Recorder,
         post: Post,
         deadline: Deadline,
+        past: Past | None = None,
     ) -> None:
         self._task = task
         self._config: Mapping[str, Any] = json.loads(task.agent.config_json or "{}")
@@ -43,8 +45,9 @@ class RolloutSession:
         self._recorder = recorder
         self._post = post
         self._deadline = deadline
+        self._past = past or Past()
         self._step_ends = 0.0
-        self._tokens = 0
+        self._tokens = self._past.tokens
         self.tools_json = tools_json(environment.tools)
 
     @property
@@ -62,6 +65,17 @@ class RolloutSession:
         """What may be called."""
         return self._environment.tools
 
+    @property
+    def past(self) -> Sequence[trajectory_pb2.Step]:
+        """What an earlier attempt did."""
+        return self._past.steps
+
+    async def catch_up(self) -> None:
+        """Finishes the last step of an earlier attempt: a call that was made before is answered as it was then."""
+        self._recorder.steps.extend(self._past.steps)
+        self._step_ends = time.monotonic() + self._deadline.for_step()
+        await self.call_tools(self._past.pending)
+
     async def chat(self, messages: Sequence[inference_pb2.ChatMessage]) -> Turn:
         """Has the model continue; records the step."""
         self._begin_step()
@@ -76,7 +90,7 @@ class RolloutSession:
         self._tokens = response.usage.prompt_tokens + response.usage.sampled_tokens
         message = response.message
         action = message_pb2.Action(text=message.content, tool_calls=message.tool_calls)
-        self._recorder.act(AGENT_ID, action, model_seconds=time.monotonic() - began)
+        self._recorder.act(AGENT_ID, action, model_seconds=time.monotonic() - began, tokens=self._tokens)
         return Turn(message, response.finish_reason)
 
     async def call_tools(self, calls: Sequence[message_pb2.ToolCall]) -> list[message_pb2.Observation]:
@@ -123,7 +137,7 @@ class RolloutSession:
         return message_pb2.ToolCall(call_id=uuid.uuid4().hex, name=name, arguments_json=json.dumps(dict(arguments)))
 
     async def _call(self, call: message_pb2.ToolCall) -> message_pb2.Observation:
-        began = time.monotonic()
+        began, spent = time.monotonic(), None
         if not any(tool.name == call.name for tool in self.tools):
             # A model may name anything: it is told, and the rollout goes on.
             known = ", ".join(tool.name for tool in self.tools) or "none"
@@ -132,7 +146,8 @@ class RolloutSession:
             )
         else:
             observation = await self._environment.call(call, timeout=self._left())
-        self._recorder.observe(call.name, observation, tool_seconds=time.monotonic() - began)
+            spent = time.monotonic() - began
+        self._recorder.observe(call.name, observation, tool_seconds=spent)
         return observation
 
     def _begin_step(self) -> None:

@@ -5,25 +5,41 @@ Settings: `temperature` (default 1), `top_p`, `system_prompt`.
 
 from __future__ import annotations
 
-from practicum.node.agent import Session
+from collections.abc import Iterable, Iterator
+
+from practicum.node.agent import Session, resumable
 from practicum.node.failures import LimitReached
-from practicum.v1 import inference_pb2
+from practicum.v1 import inference_pb2, message_pb2
 
 DEFAULT_STEPS = 10
 
 
+@resumable
 async def tool_agent(session: Session) -> str:
     """Returns the text of the first turn without tool calls."""
     messages = opening(session)
-    for _ in range(session.task.limits.max_steps or DEFAULT_STEPS):
+    for step in session.past:
+        if not step.action.tool_calls:
+            return step.action.text
+        messages += [said(step.action), *results(step.observations)]
+    for _ in range((session.task.limits.max_steps or DEFAULT_STEPS) - len(session.past)):
         turn = await session.chat(messages)
         calls = turn.message.tool_calls
         if not calls:
             return turn.message.content
-        messages.append(turn.message)
-        for call, observation in zip(calls, await session.call_tools(calls), strict=True):
-            messages.append(inference_pb2.ChatMessage(role="tool", content=observation.text, tool_call_id=call.call_id))
+        messages += [turn.message, *results(await session.call_tools(calls))]
     raise LimitReached
+
+
+def said(action: message_pb2.Action) -> inference_pb2.ChatMessage:
+    """The model's turn that an action was."""
+    return inference_pb2.ChatMessage(role="assistant", content=action.text, tool_calls=action.tool_calls)
+
+
+def results(observations: Iterable[message_pb2.Observation]) -> Iterator[inference_pb2.ChatMessage]:
+    """What the model reads of its calls."""
+    for one in observations:
+        yield inference_pb2.ChatMessage(role="tool", content=one.text, tool_call_id=one.call_id)
 
 
 def opening(session: Session) -> list[inference_pb2.ChatMessage]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from practicum.node.deadline import duration_of
+from practicum.node.graphs import joined
 from practicum.node.recorder import Recorder
 from practicum.v1 import dispatch_pb2, message_pb2, trajectory_pb2
 
@@ -32,12 +33,12 @@ def make_trajectory(
     recorder: Recorder,
     ending: Ending,
     *,
-    graph: trajectory_pb2.TokenGraph | None,
+    graphs: Sequence[trajectory_pb2.TokenGraph],
     node_id: str,
 ) -> trajectory_pb2.Trajectory:
     """Everything that is known of the attempt."""
     task, now = assignment.task, time.time()
-    versions = list(policy_versions(graph)) if graph is not None else []
+    versions = list(policy_versions(graphs))
     trajectory = trajectory_pb2.Trajectory(
         task_id=task.id,
         rollout_id=assignment.rollout_id,
@@ -48,11 +49,11 @@ def make_trajectory(
         success=ending.reward >= FULL_REWARD,
         reward=ending.reward,
         reward_parts=ending.reward_parts,
-        token_count=sum(len(node.token_ids) // 4 for node in graph.nodes) if graph is not None else 0,
+        token_count=sum(len(node.token_ids) // 4 for graph in graphs for node in graph.nodes),
         execution_time=duration_of(now - recorder.started),
         outcome=ending.outcome,
         error=ending.error,
-        token_graphs=[graph] if graph is not None else [],
+        token_graphs=joined(graphs),
         node_id=node_id,
         min_policy_version=min(versions, default=0),
         max_policy_version=max(versions, default=0),
@@ -74,8 +75,9 @@ def final_answer(text: str) -> str:
     return (tagged[-1] if tagged else text).strip()
 
 
-def policy_versions(graph: trajectory_pb2.TokenGraph) -> Iterator[int]:
-    """The versions that sampled tokens of a graph."""
-    for node in graph.nodes:
-        for span in node.version_spans:
-            yield span.version
+def policy_versions(graphs: Sequence[trajectory_pb2.TokenGraph]) -> Iterator[int]:
+    """The versions that sampled tokens of graphs."""
+    for graph in graphs:
+        for node in graph.nodes:
+            for span in node.version_spans:
+                yield span.version

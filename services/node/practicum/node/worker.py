@@ -70,6 +70,8 @@ class Worker:
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=seconds)
         unfinished = list(self._tasks.values())
+        for run in self._runs.values():
+            run.hand_over()
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
