@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import grpc
 import pytest
 from support.boxes import door, submit, trajectories
-from support.scripted_node import ScriptedNode
+from support.first_attempt import First
 from support.services import Service, Services
 
 from practicum.environments.boxes.agents import TOOL
 from practicum.environments.boxes.game import Boxes
 from practicum.environments.boxes.tasks import task
-from practicum.node.recorder import Recorder
 from practicum.v1 import (
     env_gateway_pb2,
     env_gateway_pb2_grpc,
@@ -33,7 +31,6 @@ SESSION = "t/0"
 SOLVERS = tuple(
     flag for name in ("mindful_solver", "forgetful_solver") for flag in ("--agent", f"{name}=support.agents:{name}")
 )
-BROKEN = message_pb2.ErrorPayload(source=message_pb2.ERROR_SOURCE_NODE, reason="NODE_LOST")
 
 
 @pytest.fixture
@@ -167,49 +164,6 @@ def test_a_node_that_is_stopped_hands_its_rollout_over_where_it_stands(
     assert stats(calls) == (1, 3)
 
 
-class First:
-    """The first attempt, as a test wants it: what it does in the environment, and how much of it is told."""
-
-    def __init__(self, executor: Service, calls: Gateway, kind: str = "mindful_solver") -> None:
-        self.node = ScriptedNode(executor.address, "a", agents=(kind,))
-        (self.assignment,) = self.node.assignments(1)
-        self.calls = calls
-        self.recorder = Recorder(SESSION, self.assignment.attempt, lambda message: self.node.send(messages=[message]))
-        self.recorder.say("task", "user", task=message_pb2.TaskPayload(instruction=GAME.instruction))
-        request = env_gateway_pb2.OpenSessionRequest(
-            session_id=SESSION, attempt=self.assignment.attempt, environment=self.assignment.task.environment
-        )
-        calls.OpenSession(request, timeout=30)
-
-    def tell_action(self, call_id: str, box: int) -> message_pb2.ToolCall:
-        """Says what it is about to do."""
-        call = message_pb2.ToolCall(call_id=call_id, name=TOOL, arguments_json=json.dumps({"id": box}))
-        self.recorder.act("agent", message_pb2.Action(tool_calls=[call]))
-        return call
-
-    def make(self, call: message_pb2.ToolCall) -> message_pb2.Observation:
-        """Does it."""
-        *_, last = self.start(call)
-        return last.result
-
-    def start(self, call: message_pb2.ToolCall) -> Any:
-        """Begins to do it."""
-        request = env_gateway_pb2.CallToolRequest(session_id=SESSION, attempt=self.assignment.attempt, call=call)
-        return self.calls.CallTool(request, timeout=30)
-
-    def open(self, call_id: str, box: int) -> None:
-        """A whole step."""
-        call = self.tell_action(call_id, box)
-        self.recorder.observe(TOOL, self.make(call), tool_seconds=0.01)
-
-    def die(self) -> None:
-        """The rollout is given to another node; the environment is left as it is."""
-        self.node.send(draining=True)
-        self.node.bring(self.assignment, infrastructure_error=BROKEN)
-        next(frame for frame in iter(self.node.next_frame, None) if frame.acked_leases)
-        self.node.close()
-
-
 def nothing_more(first: First) -> None:
     """All is told."""
 
@@ -235,7 +189,7 @@ def test_a_step_that_was_cut_off_is_finished_and_not_repeated(
 ) -> None:
     """Wherever between its action and its result the node died."""
     submit(stub, [game("mindful_solver")])
-    first = First(executor, calls)
+    first = First(executor, calls, "mindful_solver")
     first.open("one", 17)
     last_deed(first)
     first.die()
@@ -280,7 +234,7 @@ def test_what_the_journal_does_not_tell_whole_is_not_gone_on_from(
 ) -> None:
     """A clean attempt, in a new environment; and it is the second already."""
     submit(stub, [game("mindful_solver")])
-    first = First(executor, calls)
+    first = First(executor, calls, "mindful_solver")
     first.open("one", 17)
     last_deed(first)
     made = stats(calls)[1]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from practicum.node.graphs import first_turns, joined
+from practicum.node.model import Model
 from practicum.node.past import Past, past_of
 from practicum.node.recorder import Recorder
 from practicum.v1 import message_pb2, trajectory_pb2
@@ -111,6 +113,12 @@ def test_headers_that_make_no_sense_are_not_gone_on_from() -> None:
     attempt = Attempt().begin().act("a")
     attempt.recorder.say("action", "agent", headers={"step": "two"}, action=message_pb2.Action())
     assert past(attempt) is None
+
+
+async def test_turns_of_two_attempts_are_more_than_the_proxy_has() -> None:
+    """It keeps the record of the newest attempt alone: nothing is asked of it, and the attempt begins anew."""
+    nobody: Any = None
+    assert await Model(nobody, "t/0", 3).take_over(Past(turns={1: 2, 2: 1})) is None
 
 
 def graph(*roles: int, model: str = "m") -> trajectory_pb2.TokenGraph:
