@@ -395,20 +395,19 @@ def test_agents_talk_to_subscribers(executor: Service, stub: Stub) -> None:
 
 
 def test_nobody_speaks_for_a_session_that_is_not_its_own(executor: Service, stub: Stub) -> None:
-    """Neither another node nor an earlier attempt."""
-    node, other = ScriptedNode(executor.address), ScriptedNode(executor.address, "other", slots=1)
-    submit(stub, [task(id="two")])
-    given = {a.rollout_id: a for a in (*node.assignments(1), *other.assignments(1))}
-    owner, stranger = (node, other) if given["t/0"].lease_id else (other, node)
-    for speaker in (owner, stranger):
-        speaker.send(messages=[message_pb2.Message(id="late", session_id="t/0", attempt=7, text="late")])
-    for speaker in (owner, stranger):
-        for rollout_id in given:
-            message = message_pb2.Message(id=f"of {rollout_id}", session_id=rollout_id, text="mine")
-            speaker.send(messages=[message])
-            speaker.finish(given[rollout_id])
+    """Neither another node nor another attempt."""
+    owner = ScriptedNode(executor.address)
+    (assignment,) = owner.assignments(1)
+    stranger = ScriptedNode(executor.address, "stranger")
+    for speaker, attempt in ((stranger, 0), (stranger, 1), (owner, 7), (owner, 1)):
+        said = message_pb2.Message(id=f"{attempt}", session_id="t/0", attempt=attempt, text=f"attempt {attempt}")
+        speaker.send(messages=[said])
+        speaker.send(heartbeat=dispatch_pb2.Heartbeat(lease_ids=[assignment.lease_id]))
+        if speaker is stranger:  # Its answer comes after what it said was heard.
+            next(frame for frame in iter(stranger.next_frame, None) if frame.lost_leases)
+    owner.finish(assignment)
     with subscribed(stub, receiver="user", from_sequence=1) as reader:
-        assert texts(reader.rest()) == ["mine"]
+        assert texts(reader.rest()) == ["attempt 1"]
 
 
 def test_a_replay_goes_over_into_what_is_said_live(stub: Stub) -> None:

@@ -91,7 +91,8 @@ async def forgetful_solver(session: Session) -> str:
     """Solves boxes, going on from what it is told of the past. Its first attempt stops for ever behind `hold_after`."""
     kind, number = "box", session.task.instruction.split()[-1]
     for step in session.past:
-        kind, number = step.observations[0].text.split()
+        for seen in step.observations:
+            kind, number = seen.text.split()
     opened = len(session.past)
     while kind == "box":
         if session.task.attempt == 1 and opened == session.config.get("hold_after"):

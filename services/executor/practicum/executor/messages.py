@@ -132,12 +132,13 @@ class Messages:
 
     async def _bury(self, session_id: str, tail: Tail) -> None:
         """Answers what was said to receivers that nobody can reach any more."""
-        said = await self._journal.said_before(session_id, tail)
-        dead = [m for m in said if m.HasField("receiver") and m.category != ERROR and m.id not in tail.settled]
-        if dead:
-            self._journal.add_last(tail, [error_reply(m, RECEIVER_DEAD) for m in dead])
+        try:
+            said = await self._journal.said_before(session_id, tail)
+            dead = [m for m in said if m.HasField("receiver") and m.category != ERROR and m.id not in tail.settled]
+            self._journal.add_last(tail, [error_reply(message, RECEIVER_DEAD) for message in dead])
             await self._executor.writer.gather().done()
-        self._subscriptions.end(session_id)
+        finally:
+            self._subscriptions.end(session_id)
 
     async def _said_before(self, message: message_pb2.Message) -> int:
         """For a session that is not open: the place of a repeat. Raises NotFound or FailedPrecondition."""
