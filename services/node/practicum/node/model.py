@@ -99,7 +99,7 @@ class Model:
         request = inference_pb2.InferenceServiceCloseSessionRequest(session_id=self._session_id, attempt=attempt)
 
         async def close(left: float) -> inference_pb2.InferenceServiceCloseSessionResponse:
-            return await self._proxy.CloseSession(request, timeout=left, wait_for_ready=True)
+            return await self._proxy.CloseSession(request, timeout=left, wait_for_ready=True, metadata=metadata())
 
         return (await patiently(close, timeout=CLOSE_SECONDS, source=SOURCE)).graph
 
