@@ -51,9 +51,8 @@ async def relay(engine: VllmEngine) -> AsyncIterator[Relay]:
 
 @pytest.fixture
 async def proxy(relay: Relay, player: Path, weights_root: Path) -> AsyncIterator[Proxy]:
-    """A proxy whose engine serves the player."""
+    """A proxy before the engine, which serves what other tests left there."""
     async with running_proxy(relay.address, model=player, root=weights_root) as proxy:
-        await publish(proxy, "player")
         yield proxy
 
 
@@ -126,6 +125,7 @@ async def test_a_resumed_conversation_keeps_every_token_once(
     services: Services, proxy: Proxy, relay: Relay, player: Path, tmp_path: Path
 ) -> None:
     """Those of before the break as they were sampled then, and those of after it; none that nobody acted on."""
+    version = await publish(proxy, "player")
     trajectory = await asyncio.to_thread(played, services, proxy.address, tmp_path)
     assert (trajectory.attempt, trajectory.node_id, trajectory.reward) == (2, "b", 1.0), trajectory.error
     assert [[o.text for o in step.observations] for step in trajectory.steps] == [[FOUND[0]], [FOUND[1]], []]
@@ -135,7 +135,7 @@ async def test_a_resumed_conversation_keeps_every_token_once(
     assert unheard[1] == rest[0][1], "the same turn was sampled again, and only what was acted on is kept"
     sampled = sum(len(ids) for _, ids in recorded(graph))
     assert sum(int(row.loss_mask.sum()) for row in rows_of(graph)) == sampled
-    assert (trajectory.min_policy_version, trajectory.max_policy_version) == (1, 1)
+    assert (trajectory.min_policy_version, trajectory.max_policy_version) == (version, version)
     scorer = Scorer(player)
     for path in sequences(graph):
         scored = scorer.logprobs(player, path.ids)
