@@ -13,9 +13,10 @@ from practicum.executor.link import NodeLink
 from practicum.executor.messages import tell_all
 from practicum.executor.rows import AttemptRow
 from practicum.executor.scheduler import Lease, Rollout
-from practicum.v1 import dispatch_pb2, message_pb2
+from practicum.v1 import message_pb2
 
 MAX_JOURNAL_BYTES = 2 * 1024 * 1024
+OVERHEAD_BYTES = 256
 
 
 class Assignments:
@@ -77,12 +78,10 @@ class Assignments:
 
     def _tell_quiet(self, leases: Sequence[Lease]) -> None:
         """First attempts at what nobody has said anything in."""
-        of_node: dict[str, list[dispatch_pb2.Assignment]] = {}
         for lease in leases:
-            self._journal.begin(lease.rollout_id, self._links[lease.node_id])
-            of_node.setdefault(lease.node_id, []).append(self._assignment(lease, []))
-        for node_id, assignments in of_node.items():
-            self._links[node_id].tell(dispatch_pb2.ConnectResponse(assignments=assignments))
+            link = self._links[lease.node_id]
+            self._journal.begin(lease.rollout_id, link)
+            self._assign(link, lease, [])
 
     async def _tell_unsure(self, leases: Sequence[Lease]) -> None:
         """First attempts at what waited over a restart: something may have been said meanwhile."""
@@ -106,7 +105,7 @@ class Assignments:
         tail, said = await self._journal.said(lease.rollout_id)
         if tail is not None and self._stands(lease):
             link = self._links[lease.node_id]
-            link.tell(dispatch_pb2.ConnectResponse(assignments=[self._assignment(lease, journal)]))
+            self._assign(link, lease, journal)
             tell_all(link, tail, said)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
@@ -118,14 +117,16 @@ class Assignments:
         """Whether a lease was not lost meanwhile, and its node can be told of it."""
         return lease.node_id in self._links and lease.lease_id in self._scheduler.leases
 
-    def _assignment(self, lease: Lease, journal: Sequence[message_pb2.Message]) -> dispatch_pb2.Assignment:
+    def _assign(self, link: NodeLink, lease: Lease, journal: Sequence[message_pb2.Message]) -> None:
+        """Adds to what the node is told next. The task is parsed in its place: it isn't copied."""
         task = self._executor.backlog.tasks[self._scheduler.rollouts[lease.rollout_id].task_id]
-        return dispatch_pb2.Assignment(
+        size = len(task.body) + sum(message.ByteSize() for message in journal) + OVERHEAD_BYTES
+        assignment = link.room(size).assignments.add(
             lease_id=lease.lease_id,
             rollout_id=lease.rollout_id,
             group_id=task.task_id,
             attempt=lease.attempt,
-            task=task.task,
             journal=journal,
             traceparent=task.traceparent,
         )
+        assignment.task.MergeFromString(task.body)

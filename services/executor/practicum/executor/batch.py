@@ -126,19 +126,15 @@ class Batch:
         """Within a transaction, in any thread. Returns what came of the changes. Raises TasksKnown."""
         cursor = connection.connection.cursor()
         self._write_tasks(cursor, connection, statements)
+        statements.drop_attempts.execute(cursor, self.ended)
+        statements.put_attempts.execute(cursor, list(self.attempts.values()))
+        statements.add_results.execute(cursor, list(self.results.values()))
+        statements.add_trajectories.execute(cursor, list(self.trajectories.values()))
+        statements.close_tasks.execute(cursor, [(number,) for number in self.closed])
+        statements.add_messages.execute(cursor, self.messages)
         now = time.time()
-        work: tuple[tuple[str, Sequence[tuple[Any, ...]]], ...] = (
-            (statements.drop_attempts, self.ended),
-            (statements.put_attempts, list(self.attempts.values())),
-            (statements.add_results, list(self.results.values())),
-            (statements.add_trajectories, list(self.trajectories.values())),
-            (statements.close_tasks, [(number,) for number in self.closed]),
-            (statements.add_messages, self.messages),
-            (statements.move_consumers, [(to, now, name) for name, to in self.acks.items()]),
-        )
-        for statement, rows in work:
-            if rows:
-                cursor.executemany(statement, rows)
+        for name, to in self.acks.items():
+            cursor.execute(statements.move_consumers, (to, now, name))
         cursor.close()
         return [change.apply(connection) for change, _ in self._changes]
 
@@ -146,8 +142,7 @@ class Batch:
         rows = [row for submit in self._submits for row in submit.rows]
         if not rows:
             return
-        cursor.executemany(statements.add_tasks, rows)
-        if cursor.rowcount != len(rows):
+        if statements.add_tasks.execute(cursor, rows) != len(rows):
             numbers = {row.task_id: row.number for row in rows}
             known = statements.known_tasks(connection, list(numbers))
             others = {task_id: body for task_id, number, body in known if number != numbers[task_id]}

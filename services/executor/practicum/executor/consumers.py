@@ -15,7 +15,7 @@ from practicum.executor.changes import Consumer, ForgetConsumer, OpenConsumer
 from practicum.executor.core import Executor
 from practicum.executor.cursors import end_of, number_of
 from practicum.executor.results import Result
-from practicum.executor.trajectories import events_of, frames
+from practicum.executor.trajectories import Event, events_of, frames, put_all
 from practicum.v1 import executor_pb2
 
 log = structlog.get_logger(__name__)
@@ -96,7 +96,7 @@ class ConsumerStream:
             for frame in frames(events):
                 self._credits -= len(frame)
                 self._sent = frame[-1].cursor
-                yield executor_pb2.StreamTrajectoriesResponse(events=frame)
+                yield put_all(frame, executor_pb2.StreamTrajectoriesResponse())
             if not events and self._closing:
                 break
             if not events and not self._ended:
@@ -106,7 +106,7 @@ class ConsumerStream:
         if self._error is not None:
             raise self._error
 
-    async def _next_events(self) -> list[executor_pb2.TrajectoryEvent]:
+    async def _next_events(self) -> list[Event]:
         """The next events that are wanted; none when there is nothing now, or there are no credits."""
         while self._credits > 0:
             results = await self._next_results(min(self._credits, PAGE))
@@ -141,7 +141,7 @@ def check_open(request: executor_pb2.OpenConsumer) -> None:
         raise InvalidArgument(wrong)
 
 
-def within(events: Sequence[executor_pb2.TrajectoryEvent], credits: int) -> list[executor_pb2.TrajectoryEvent]:
+def within(events: Sequence[Event], credits: int) -> list[Event]:
     """As many of the first events as credits allow; the parts of one trajectory stay together."""
     allowed = list(events[:credits])
     for event in events[credits:]:

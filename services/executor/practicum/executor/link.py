@@ -17,21 +17,25 @@ class NodeLink:
     def __init__(self, node_id: str, incarnation: str) -> None:
         self.node_id = node_id
         self.incarnation = incarnation
-        self._frames = [dispatch_pb2.ConnectResponse()]
+        self._frames: list[dispatch_pb2.ConnectResponse] = []
         self._size = 0
         self._wake = asyncio.Event()
         self._ended = False
         self._error: PracticumError | None = None
 
     def tell(self, frame: dispatch_pb2.ConnectResponse) -> None:
-        """Adds to the next frame, or begins a further one when that would grow too large."""
-        size = frame.ByteSize()
-        if self._size and self._size + size > MAX_FRAME_BYTES:
+        """Adds to what is sent next."""
+        if size := frame.ByteSize():
+            self.room(size).MergeFrom(frame)
+
+    def room(self, size: int) -> dispatch_pb2.ConnectResponse:
+        """The frame that the caller adds about so many bytes to at once: the next, or one after it if that is full."""
+        if not self._frames or self._size + size > MAX_FRAME_BYTES:
             self._frames.append(dispatch_pb2.ConnectResponse())
             self._size = 0
-        self._frames[-1].MergeFrom(frame)
         self._size += size
         self._wake.set()
+        return self._frames[-1]
 
     def end(self, error: PracticumError | None = None) -> None:
         """Ends the stream after what was told so far, with an error if one is given."""
@@ -43,10 +47,9 @@ class NodeLink:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            frames, self._frames, self._size = self._frames, [dispatch_pb2.ConnectResponse()], 0
+            frames, self._frames = self._frames, []
             for frame in frames:
-                if frame.ByteSize():
-                    yield frame
+                yield frame
             if self._ended:
                 break
         if self._error is not None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from practicum.executor.scheduler import Rollout
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """A rollout that the scheduler has let go, with its serialized Trajectory."""
 
     rollout: Rollout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from practicum.executor.cursors import first_after
 
@@ -12,8 +13,7 @@ MAX_RECENT = 8_192
 MAX_RECENT_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """A rollout that ended, with its serialized Trajectory. `group_size` is 0 unless it completes its group."""
 
     number: int

@@ -24,7 +24,7 @@ from practicum.executor.events import traced
 from practicum.executor.journal import MAX_SEQUENCE
 from practicum.executor.labels import matches
 from practicum.executor.tracing import traceparent_of
-from practicum.executor.trajectories import frames, meets, of_interest, pieces
+from practicum.executor.trajectories import frames, meets, of_interest, pieces, put_all
 from practicum.executor.validation import MAX_TASKS, TASK_ID, check_ids
 from practicum.executor.views import ENDED, node_info, queue_stats, task_status
 from practicum.v1 import executor_pb2, executor_pb2_grpc
@@ -127,7 +127,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
             cursor = end_of(page[-1].number)
             found = [result for result in page if of_interest(request.filter, result) and meets(request.filter, result)]
             for frame in frames(piece for result in found for piece in pieces(result)):
-                yield executor_pb2.QueryTrajectoriesResponse(events=frame)
+                yield put_all(frame, executor_pb2.QueryTrajectoriesResponse())
             left -= len(found)
 
     async def DeleteConsumer(

@@ -1,18 +1,19 @@
-"""The statements of the hot path, compiled once for a database: many rows of tuples for each execution.
+"""The statements of the hot path, compiled once for a database; they go to the driver's cursor as they are.
 
-They go to the driver's cursor as they are. Measured with SQLite: 3 µs a row so, 6.5 µs through the expression
-language.
+One execution writes many rows. SQLite's module lets other threads run in each, and has to wait for its turn after it:
+with a busy event loop beside, a row took 4.8 ms by `executemany` and 0.07 ms so; 5.5 and 3.4 µs of CPU alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import BindParameter, Table, bindparam, delete, false, select, update
+from sqlalchemy import BindParameter, Table, and_, bindparam, delete, false, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
-from sqlalchemy.engine.interfaces import Dialect
+from sqlalchemy.engine.interfaces import DBAPICursor, Dialect
 from sqlalchemy.sql import ClauseElement
 
 from practicum.executor.tables import ATTEMPTS, CONSUMERS, JOURNAL, RESULTS, TASKS, TRAJECTORIES
@@ -24,6 +25,31 @@ INSERTS: Mapping[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
 
 MAX_PARAMETERS = 10_000
 """Of one statement; SQLite takes 32,766."""
+MAX_ROWS = 256
+"""Of one execution: a power of two."""
+
+Row = tuple[Any, ...]
+
+
+class Many:
+    """A statement for any number of rows, in executions of a few sizes, so that the driver knows each already."""
+
+    def __init__(self, text_of: Callable[[int], str]) -> None:
+        """`text_of`: the statement for so many rows."""
+        self._text_of = text_of
+        self._texts: dict[int, str] = {}
+
+    def execute(self, cursor: DBAPICursor, rows: Sequence[Row]) -> int:
+        """Returns how many rows were changed."""
+        start = changed = 0
+        while start < len(rows):
+            size = min(1 << ((len(rows) - start).bit_length() - 1), MAX_ROWS)
+            if size not in self._texts:
+                self._texts[size] = self._text_of(size)
+            cursor.execute(self._texts[size], tuple(chain.from_iterable(rows[start : start + size])))
+            changed += cursor.rowcount
+            start += size
+        return changed
 
 
 class Statements:
@@ -31,16 +57,15 @@ class Statements:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self.add_tasks = self._insert(TASKS)
-        self.add_results = self._insert(RESULTS)
-        self.add_trajectories = self._insert(TRAJECTORIES)
-        self.add_messages = self._insert(JOURNAL)
-        self.put_attempts = self._upsert(ATTEMPTS)
-        of_place = ATTEMPTS.c.task_number == parameter("task_number"), ATTEMPTS.c.place == parameter("place")
-        self.drop_attempts = self._text(delete(ATTEMPTS).where(*of_place))
-        self.close_tasks = self._text(update(TASKS).where(TASKS.c.number == parameter("of")).values(open=false()))
-        moved = update(CONSUMERS).values(cursor=parameter("to"), used_at=parameter("at"))
-        self.move_consumers = self._text(moved.where(CONSUMERS.c.name == parameter("of")))
+        self.add_tasks = self._many(lambda count: self._insert(TASKS, count))
+        self.add_results = self._many(lambda count: self._insert(RESULTS, count))
+        self.add_trajectories = self._many(lambda count: self._insert(TRAJECTORIES, count))
+        self.add_messages = self._many(lambda count: self._insert(JOURNAL, count))
+        self.put_attempts = self._many(self._put_attempts)
+        self.drop_attempts = self._many(drop_attempts)
+        self.close_tasks = self._many(close_tasks)
+        moved = update(CONSUMERS).values(cursor=bindparam("to"), used_at=bindparam("at"))
+        self.move_consumers = self._text(moved.where(CONSUMERS.c.name == bindparam("of")))
 
     def known_tasks(self, connection: Connection, task_ids: Sequence[str]) -> list[tuple[str, int, bytes]]:
         """Ids, numbers and serialized Tasks of those that are known."""
@@ -51,18 +76,39 @@ class Statements:
             for row in connection.execute(query.where(TASKS.c.task_id.in_(task_ids[start : start + MAX_PARAMETERS])))
         ]
 
-    def _insert(self, table: Table) -> str:
-        return self._text(INSERTS[self._dialect.name](table).on_conflict_do_nothing())
+    def _insert(self, table: Table, count: int) -> ClauseElement:
+        return self._values(table, count).on_conflict_do_nothing()
 
-    def _upsert(self, table: Table) -> str:
-        statement = INSERTS[self._dialect.name](table)
-        changed = {c.name: statement.excluded[c.name] for c in table.columns if not c.primary_key}
-        return self._text(statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=changed))
+    def _put_attempts(self, count: int) -> ClauseElement:
+        statement, key = self._values(ATTEMPTS, count), list(ATTEMPTS.primary_key)
+        changed = {column.name: statement.excluded[column.name] for column in ATTEMPTS.columns if column not in key}
+        return statement.on_conflict_do_update(index_elements=key, set_=changed)
+
+    def _values(self, table: Table, count: int) -> sqlite.Insert | postgresql.Insert:
+        rows = [{column.name: nth(column.name, row) for column in table.columns} for row in range(count)]
+        return INSERTS[self._dialect.name](table).values(rows)
+
+    def _many(self, statement_of: Callable[[int], ClauseElement]) -> Many:
+        return Many(lambda count: self._text(statement_of(count)))
 
     def _text(self, statement: ClauseElement) -> str:
         return str(statement.compile(dialect=self._dialect))
 
 
-def parameter(name: str) -> BindParameter[Any]:
-    """A value that each row gives."""
-    return bindparam(name)
+def drop_attempts(count: int) -> ClauseElement:
+    """By keys: SQLite would look through the whole table for `(task_number, place) IN …`."""
+    number, place = ATTEMPTS.c.task_number, ATTEMPTS.c.place
+    return delete(ATTEMPTS).where(
+        or_(*(and_(number == nth("number", row), place == nth("place", row)) for row in range(count)))
+    )
+
+
+def close_tasks(count: int) -> ClauseElement:
+    """By numbers."""
+    wanted = or_(*(TASKS.c.number == nth("number", row) for row in range(count)))
+    return update(TASKS).where(wanted).values(open=false())
+
+
+def nth(name: str, row: int) -> BindParameter[Any]:
+    """A value that a row gives."""
+    return bindparam(f"{name}_{row}")

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 from practicum.executor.backlog import rollout_ids
 from practicum.executor.cursors import group_cursor, trajectory_cursor
 from practicum.executor.labels import matches
 from practicum.executor.results import Result
-from practicum.v1 import executor_pb2, trajectory_pb2
+from practicum.v1 import executor_pb2
 
 MAX_WHOLE_BYTES = 1024 * 1024
+OVERHEAD_BYTES = 32
+Frame = executor_pb2.StreamTrajectoriesResponse | executor_pb2.QueryTrajectoriesResponse
+FrameT = TypeVar("FrameT", bound=Frame)
 
 
-def events_of(
-    results: Iterable[Result], wanted: executor_pb2.TrajectoryFilter, *, after: int
-) -> Iterator[executor_pb2.TrajectoryEvent]:
+class Event(NamedTuple):
+    """An event on its way into a frame: bytes of a serialized trajectory, or the completion of a group."""
+
+    cursor: int
+    result: Result
+    start: int = 0
+    stop: int = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return OVERHEAD_BYTES + self.stop - self.start
+
+    def put(self, frame: Frame) -> None:
+        """Adds it to a frame, where a trajectory is parsed in its place: it isn't copied."""
+        event, result = frame.events.add(cursor=self.cursor), self.result
+        if self.cursor == group_cursor(result.number):
+            event.group_complete.group_id = result.task_id
+            event.group_complete.rollout_ids.extend(rollout_ids(result.task_id, result.group_size))
+        elif self.stop - self.start == len(result.body):
+            event.trajectory.MergeFromString(result.body)
+        else:
+            event.part.data, event.part.last = result.body[self.start : self.stop], self.stop == len(result.body)
+
+
+def events_of(results: Iterable[Result], wanted: executor_pb2.TrajectoryFilter, *, after: int) -> Iterator[Event]:
     """The events of results that a filter lets through: those whose cursor comes after one."""
     for result in results:
         if not of_interest(wanted, result):
@@ -23,7 +50,7 @@ def events_of(
         if trajectory_cursor(result.number) > after and meets(wanted, result):
             yield from pieces(result)
         if result.group_size:
-            yield group_complete(result)
+            yield Event(group_cursor(result.number), result)
 
 
 def of_interest(wanted: executor_pb2.TrajectoryFilter, result: Result) -> bool:
@@ -40,35 +67,32 @@ def meets(wanted: executor_pb2.TrajectoryFilter, result: Result) -> bool:
     return not wanted.HasField("min_reward") or result.reward >= wanted.min_reward
 
 
-def frames(events: Iterable[executor_pb2.TrajectoryEvent]) -> Iterator[list[executor_pb2.TrajectoryEvent]]:
+def frames(events: Iterable[Event]) -> Iterator[list[Event]]:
     """Events in frames of about two megabytes."""
-    frame: list[executor_pb2.TrajectoryEvent] = []
+    frame: list[Event] = []
     size = 0
     for event in events:
-        grown = size + event.ByteSize()
-        if frame and grown > 2 * MAX_WHOLE_BYTES:
+        if frame and size + event.size > 2 * MAX_WHOLE_BYTES:
             yield frame
-            frame, grown = [], event.ByteSize()
+            frame, size = [], 0
         frame.append(event)
-        size = grown
+        size += event.size
     if frame:
         yield frame
 
 
-def pieces(result: Result) -> Iterator[executor_pb2.TrajectoryEvent]:
+def pieces(result: Result) -> Iterator[Event]:
     """A trajectory as one event, or a larger one in parts."""
-    cursor, body = trajectory_cursor(result.number), result.body
-    if len(body) <= MAX_WHOLE_BYTES:
-        yield executor_pb2.TrajectoryEvent(cursor=cursor, trajectory=trajectory_pb2.Trajectory.FromString(body))
+    cursor, size = trajectory_cursor(result.number), len(result.body)
+    if size <= MAX_WHOLE_BYTES:
+        yield Event(cursor, result, 0, size)
         return
-    for start in range(0, len(body), MAX_WHOLE_BYTES):
-        data, last = body[start : start + MAX_WHOLE_BYTES], start + MAX_WHOLE_BYTES >= len(body)
-        yield executor_pb2.TrajectoryEvent(cursor=cursor, part=executor_pb2.TrajectoryPart(data=data, last=last))
+    for start in range(0, size, MAX_WHOLE_BYTES):
+        yield Event(cursor, result, start, min(start + MAX_WHOLE_BYTES, size))
 
 
-def group_complete(result: Result) -> executor_pb2.TrajectoryEvent:
-    """Tells that a result was the last of its group."""
-    group = executor_pb2.GroupComplete(
-        group_id=result.task_id, rollout_ids=rollout_ids(result.task_id, result.group_size)
-    )
-    return executor_pb2.TrajectoryEvent(cursor=group_cursor(result.number), group_complete=group)
+def put_all(events: Iterable[Event], frame: FrameT) -> FrameT:
+    """The frame with these events in it."""
+    for event in events:
+        event.put(frame)
+    return frame

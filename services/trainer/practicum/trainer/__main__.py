@@ -24,8 +24,10 @@ from practicum.v1 import trainer_pb2_grpc
 def main() -> None:
     """Parses the command line and runs."""
     parser = ServiceParser("trainer", description="Supervises training runs.", port=50054)
-    parser.add_argument("--executor", default="127.0.0.1:50051", help="the executor (default: %(default)s)")
-    parser.add_argument("--inference", default="127.0.0.1:50053", help="the inference proxy (default: %(default)s)")
+    parser.add_argument(
+        "--executor", default="127.0.0.1:50051", help="its address, or those of several: a:1,b:2 (default: %(default)s)"
+    )
+    parser.add_argument("--inference", default="127.0.0.1:50053", help="its address (default: %(default)s)")
     parser.add_argument("--state", type=Path, default=Path("trainer"), help="folder (default: %(default)s)")
     parser.add_argument("--max-runs", type=int, default=1, help="runs at once (default: %(default)s)")
     arguments = parser.parse_args()
@@ -34,8 +36,8 @@ def main() -> None:
 
 async def run(arguments: argparse.Namespace) -> None:
     """Opens the runs, and serves."""
-    for address in (arguments.executor, arguments.inference):
-        split_address(address)
+    for address in (*arguments.executor.split(","), arguments.inference):
+        split_address(address.strip())
     neighbours = Neighbours(executor=arguments.executor, inference=arguments.inference)
     if arguments.max_runs < 1:
         raise ConfigError(f"--max-runs {arguments.max_runs}: give 1 or more")

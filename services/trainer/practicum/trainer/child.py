@@ -21,7 +21,7 @@ STOP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Addresses of the services that runs call."""
+    """Addresses of the services that runs call; those of several executors have commas between."""
 
     executor: str
     inference: str

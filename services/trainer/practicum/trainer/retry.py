@@ -16,14 +16,17 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 WORTH_REPEATING = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
-BACKOFF = tenacity.wait_random_exponential(multiplier=0.2, max=5.0)
+MOST_PAUSE_SECONDS = 5.0
 
 
-async def repeated(call: Callable[[], Awaitable[T]], *, seconds: float) -> T:
-    """The call's answer; repeats for so many seconds, as long as the service's RetryInfo or a backoff says."""
+async def repeated(
+    call: Callable[[], Awaitable[T]], *, seconds: float, most_pause_seconds: float = MOST_PAUSE_SECONDS
+) -> T:
+    """The call's answer; repeats for so many seconds, each time after what the service's RetryInfo or a backoff says."""
+    backoff = tenacity.wait_random_exponential(multiplier=0.2, max=most_pause_seconds)
     retrying = tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(worth_repeating),
-        wait=wait,
+        wait=lambda state: asked_seconds(state) or backoff(state),
         stop=tenacity.stop_after_delay(seconds),
         reraise=True,
     )
@@ -39,11 +42,10 @@ def worth_repeating(error: BaseException) -> bool:
     return isinstance(error, aio.AioRpcError) and error.code() in WORTH_REPEATING
 
 
-def wait(state: tenacity.RetryCallState) -> float:
-    """Seconds to wait: what the service asked for, if it did."""
+def asked_seconds(state: tenacity.RetryCallState) -> float | None:
+    """How long the service asked to wait, if it did."""
     error = state.outcome.exception() if state.outcome else None
-    asked = retry_info(error) if isinstance(error, aio.AioRpcError) else None
-    return asked if asked is not None else BACKOFF(state)
+    return retry_info(error) if isinstance(error, aio.AioRpcError) else None
 
 
 def retry_info(error: aio.AioRpcError) -> float | None:

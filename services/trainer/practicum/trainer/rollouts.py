@@ -9,13 +9,14 @@ from contextlib import aclosing
 import structlog
 from grpc import aio
 
-from practicum.common.channels import connect
+from practicum.common.executors import Executors
 from practicum.trainer.accounting import BusyClock
 from practicum.trainer.groups import GroupBook
+from practicum.trainer.leader import call_leader
 from practicum.trainer.outcome import RunFailed
-from practicum.trainer.retry import reason, repeated
+from practicum.trainer.retry import reason
 from practicum.trainer.stream import CREDITS, trajectories
-from practicum.v1 import executor_pb2, executor_pb2_grpc, task_pb2, trainer_pb2, trajectory_pb2
+from practicum.v1 import executor_pb2, task_pb2, trainer_pb2, trajectory_pb2
 
 log = structlog.get_logger(__name__)
 
@@ -30,11 +31,10 @@ Group = list[trajectory_pb2.Trajectory]
 class Rollouts:
     """Runs groups of rollouts for one run. Methods are called from one event loop."""
 
-    def __init__(self, address: str, *, run_id: str, label: str) -> None:
-        """`label`: the name of the label that holds the run's id."""
-        self._channel = connect(address)
-        self._stub: executor_pb2_grpc.ExecutorServiceAsyncStub
-        self._stub = executor_pb2_grpc.ExecutorServiceStub(self._channel)
+    def __init__(self, addresses: str, *, run_id: str, label: str) -> None:
+        """`addresses`: of one executor or of several, with commas between. `label`: the name of the label that holds the
+        run's id."""
+        self._executors = Executors(addresses)
         self._labels = {label: run_id}
         self._consumer = f"run.{run_id}"
         self._book = GroupBook()
@@ -70,7 +70,8 @@ class Rollouts:
     async def cancel(self, why: str, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Cancels whatever of this run has not ended."""
         request = executor_pb2.CancelTasksRequest(labels=self._labels, reason=why)
-        await repeated(lambda: self._stub.CancelTasks(request, timeout=min(seconds, 30)), seconds=seconds)
+        timeout = min(seconds, 30)
+        await call_leader(self._executors, lambda stub: stub.CancelTasks(request, timeout=timeout), seconds=seconds)
 
     async def leave(self, why: str) -> None:
         """Cancels as far as the executor can be reached now; the next start cancels again."""
@@ -92,7 +93,7 @@ class Rollouts:
         found: dict[str, trajectory_pb2.Trajectory] = {}
         noting = asyncio.create_task(note_waiting(found, stage.trajectories, note))
         try:
-            async with aclosing(trajectories(self._stub, opening)) as coming:
+            async with aclosing(trajectories(self._executors, opening)) as coming:
                 async for trajectory in coming:
                     found[trajectory.rollout_id] = trajectory
                     if len(found) == stage.trajectories:
@@ -110,11 +111,13 @@ class Rollouts:
     async def close(self) -> None:
         """Stops listening."""
         await self._stop_listening()
-        await self._channel.close()
+        await self._executors.close()
 
     async def _delete(self, consumer: str) -> None:
         request = executor_pb2.DeleteConsumerRequest(consumer=consumer)
-        await repeated(lambda: self._stub.DeleteConsumer(request, timeout=30), seconds=PATIENCE_SECONDS)
+        await call_leader(
+            self._executors, lambda stub: stub.DeleteConsumer(request, timeout=30), seconds=PATIENCE_SECONDS
+        )
 
     async def _stop_listening(self) -> None:
         if self._listening is not None:
@@ -133,14 +136,14 @@ class Rollouts:
 
     async def _submit(self, tasks: Sequence[task_pb2.Task]) -> None:
         request = executor_pb2.SubmitTasksRequest(tasks=tasks)
-        await repeated(lambda: self._stub.SubmitTasks(request, timeout=60), seconds=PATIENCE_SECONDS)
+        await call_leader(self._executors, lambda stub: stub.SubmitTasks(request, timeout=60), seconds=PATIENCE_SECONDS)
 
     async def _listen(self) -> None:
         wanted = executor_pb2.TrajectoryFilter(labels=self._labels)
         # From the oldest: nothing tells when the stream is open, and what ends before that must be heard of too.
         opening = executor_pb2.OpenConsumer(consumer=self._consumer, filter=wanted, credits=CREDITS)
         try:
-            async with aclosing(trajectories(self._stub, opening)) as coming:
+            async with aclosing(trajectories(self._executors, opening)) as coming:
                 async for trajectory in coming:
                     self._take(trajectory)
         except aio.AioRpcError as error:

@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m practicum.trainer.run", description=__doc__)
     parser.add_argument("--spec", type=Path, required=True, help="a serialized RunSpec")
     parser.add_argument("--events", type=int, required=True, help="the descriptor that events are written to")
-    parser.add_argument("--executor", required=True, help="the executor's address")
+    parser.add_argument("--executor", required=True, help="the executor's address, or those of several: a:1,b:2")
     parser.add_argument("--inference", required=True, help="the inference proxy's address")
     parser.add_argument("--parent", type=int, required=True, help="the process that starts this, and ends it")
     parser.add_argument("--stop-seconds", type=float, default=30.0, help="how long stopping may take")

@@ -1,4 +1,4 @@
-"""Trajectories as the executor streams them to a named consumer, over cuts of the stream and its restarts."""
+"""Trajectories as the executor streams them to a named consumer, over cuts of the stream, and from whichever executor leads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import grpc
 import structlog
 from grpc import aio
 
+from practicum.common.executors import Executors
+from practicum.trainer.leader import most_pause_seconds, stub_of
 from practicum.trainer.retry import reason, worth_repeating
-from practicum.v1 import executor_pb2, executor_pb2_grpc, trajectory_pb2
+from practicum.v1 import executor_pb2, trajectory_pb2
 
 log = structlog.get_logger(__name__)
 
@@ -24,32 +26,35 @@ Call: TypeAlias = (
 
 
 class StreamBroken(Exception):
-    """The stream ended while something was written to it; what was not acked comes again in the next."""
+    """The stream ended, without a reason or unheard; what was not acked comes again in the next."""
 
 
 async def trajectories(
-    stub: executor_pb2_grpc.ExecutorServiceAsyncStub, opening: executor_pb2.OpenConsumer
+    executors: Executors, opening: executor_pb2.OpenConsumer
 ) -> AsyncGenerator[trajectory_pb2.Trajectory]:
     """Trajectories as they come, for ever. Each is acked once the caller asks for the next."""
     failures = 0
     while True:
+        address = executors.address
         try:
-            async with aclosing(stream(stub.StreamTrajectories(), opening)) as found:
+            async with aclosing(stream(stub_of(executors).StreamTrajectories(), opening)) as found:
                 async for trajectory in found:
                     failures = 0
                     yield trajectory
         except StreamBroken as error:
-            log.warning("stream_broken", detail=str(error))
+            executors.failed(address)
+            log.warning("stream_broken", executor=address, detail=str(error))
         except aio.AioRpcError as error:
             if not worth_repeating(error):
                 raise
-            log.warning("stream_broken", detail=reason(error))
+            executors.failed(address, error)
+            log.warning("stream_broken", executor=address, detail=reason(error))
         failures += 1
-        await asyncio.sleep(min(5.0, 0.1 * 2**failures))
+        await asyncio.sleep(min(most_pause_seconds(executors), 0.1 * 2**failures))
 
 
 async def stream(call: Call, opening: executor_pb2.OpenConsumer) -> AsyncGenerator[trajectory_pb2.Trajectory]:
-    """One stream's trajectories, until it ends."""
+    """One stream's trajectories. Raises at its end, StreamBroken or what the executor says."""
     assembly = Assembly()
     try:
         await send(call, executor_pb2.StreamTrajectoriesRequest(open=opening))
@@ -61,6 +66,7 @@ async def stream(call: Call, opening: executor_pb2.OpenConsumer) -> AsyncGenerat
                 await send(call, executor_pb2.StreamTrajectoriesRequest(ack=ack))
             grant = executor_pb2.GrantCredits(credits=len(response.events))
             await send(call, executor_pb2.StreamTrajectoriesRequest(credits=grant))
+        raise StreamBroken("the executor ended it")
     finally:
         call.cancel()
 
