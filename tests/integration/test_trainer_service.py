@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
-from support.services import Service, Services
+from support.services import Service, Services, unused_address
 from support.toy_neighbours import Toy, toy_neighbours
 from support.training import (
     SIMULATED,
@@ -228,6 +228,17 @@ def test_a_run_fails_when_a_measurement_is_out_of_bounds(
     assert run.detail == "stage measure: 0 of 12 tasks succeeded (0.0%), which is below the bound of 50.0%"
 
 
+def test_a_run_finds_whichever_of_several_executors_answers(
+    services: Services, neighbours: tuple[Toy, str], boxes_model: Path, tmp_path: Path, tasks: str
+) -> None:
+    """Here nobody is at the address of the first."""
+    addresses = f"{unused_address()},{neighbours[1]}"
+    flags = ("--executor", addresses, "--inference", neighbours[1], "--state", str(tmp_path / "state"))
+    with trainer_door(services.start("trainer", *flags).address) as stub:
+        start(stub, run_spec(tmp_path, boxes_model, evaluation(tasks), backend=SIMULATED))
+        assert ended(stub)[0].state == SUCCEEDED
+
+
 def test_wrong_requests_are_refused_with_their_reasons(
     stub: Stub, boxes_model: Path, tmp_path: Path, tasks: str
 ) -> None:
@@ -270,6 +281,7 @@ def refusal(call: object) -> tuple[grpc.StatusCode, str]:
         (["--max-runs", "0"], "--max-runs 0: give 1 or more"),
         (["--state", __file__], "is not a folder that can be written"),
         (["--executor", "nowhere"], "'nowhere' is not an address"),
+        (["--executor", "127.0.0.1:1, nowhere"], "'nowhere' is not an address"),
     ],
 )
 def test_a_wrong_flag_is_named_in_one_sentence(services: Services, flags: list[str], told: str) -> None:

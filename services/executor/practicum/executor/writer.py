@@ -20,6 +20,10 @@ log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 1.0
 LATER_SECONDS = 0.05
+MANY_ROWS, GATHER_SECONDS = 8, 0.0005
+"""After a batch of many rows more is on its way: to wait for it halves commits and frames. Measured with 32 rollouts in
+flight: 0.28 ms of CPU a rollout without, 0.20 so, at the same rate and latency; longer waits only add latency.
+"""
 
 
 class Writer:
@@ -37,6 +41,7 @@ class Writer:
         self._batch = Batch()
         self._wake = asyncio.Event()
         self._closing = False
+        self._last_rows = 0
         self._later: asyncio.TimerHandle | None = None
         # A thread of its own, so that commits never queue behind reads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
@@ -66,7 +71,8 @@ class Writer:
         try:
             while not self._closing:
                 await self._wake.wait()
-                await asyncio.sleep(0)  # What this turn of the loop decides, such as who runs a new task, joins.
+                # What this turn of the loop decides joins, such as who runs a new task.
+                await asyncio.sleep(GATHER_SECONDS if self._last_rows >= MANY_ROWS else 0)
                 self._wake.clear()
                 await self._commit(self._take())
             await self._commit(self._take())
@@ -96,6 +102,7 @@ class Writer:
                     return
                 await asyncio.sleep(RETRY_SECONDS)
             else:
+                self._last_rows = batch.rows
                 self.commits.made(batch.rows, perf_counter() - began)
                 batch.written(answers)
                 return

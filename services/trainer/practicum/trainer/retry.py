@@ -22,7 +22,7 @@ MOST_PAUSE_SECONDS = 5.0
 async def repeated(
     call: Callable[[], Awaitable[T]], *, seconds: float, most_pause_seconds: float = MOST_PAUSE_SECONDS
 ) -> T:
-    """The call's answer; repeats for so many seconds, each time after what the service's RetryInfo or a backoff says."""
+    """The call's answer; repeats for so many seconds, each time after what RetryInfo or a backoff says."""
     backoff = tenacity.wait_random_exponential(multiplier=0.2, max=most_pause_seconds)
     retrying = tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(worth_repeating),

@@ -32,7 +32,7 @@ class Rollouts:
     """Runs groups of rollouts for one run. Methods are called from one event loop."""
 
     def __init__(self, addresses: str, *, run_id: str, label: str) -> None:
-        """`addresses`: of one executor or of several, with commas between. `label`: the name of the label that holds the
+        """`addresses`: of one executor or of several, with commas between. `label`: the name of the one that holds the
         run's id."""
         self._executors = Executors(addresses)
         self._labels = {label: run_id}

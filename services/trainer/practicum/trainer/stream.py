@@ -1,4 +1,4 @@
-"""Trajectories as the executor streams them to a named consumer, over cuts of the stream, and from whichever executor leads."""
+"""Trajectories as the executor streams them to a named consumer, over cuts, and from whoever leads."""
 
 from __future__ import annotations
 
