@@ -159,7 +159,8 @@ def make_id(request_id: str, index: int) -> str:
 
 def open_task(row: TaskRow, task: task_pb2.Task, kept: asyncio.Future[None]) -> OpenTask:
     """A new task."""
-    labels, cutoff = dict(task.labels) or NONE, task.straggler_cutoff.after_usable
+    labels = dict(task.labels) if task.labels else NONE
+    cutoff = task.straggler_cutoff.after_usable if task.HasField("straggler_cutoff") else 0
     number, task_id, queue, rollouts = row.number, row.task_id, row.queue, row.rollouts
     return OpenTask(number, task_id, queue, labels, row.traceparent, rollouts, row.body, rollouts, cutoff, kept=kept)
 

@@ -26,7 +26,8 @@ def check_tasks(tasks: Sequence[task_pb2.Task], *, max_rollouts: int = MAX_ROLLO
     if not 1 <= len(tasks) <= MAX_TASKS:
         wrong["tasks"] = f"has {len(tasks)} tasks; give 1 to {MAX_TASKS}"
     for index, task in enumerate(tasks):
-        wrong |= {f"tasks[{index}].{field}": text for field, text in faults(task, max_rollouts)}
+        for field, text in faults(task, max_rollouts):
+            wrong[f"tasks[{index}].{field}"] = text
         if len(wrong) > MAX_VIOLATIONS:
             break  # The status travels in a header, which has its limit.
     if wrong:
