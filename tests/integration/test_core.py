@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from practicum.common.errors import AlreadyExists, InvalidArgument, ResourceExhausted
-from practicum.executor.assignments import Assignments
-from practicum.executor.batch import Batch
 from practicum.executor.core import Executor, Settings
-from practicum.executor.dead_letters import DeadLetters
-from practicum.executor.nodes import Node
-from practicum.executor.outcomes import Ended
-from practicum.executor.scheduler import Lease
-from practicum.executor.store import SqlStore, StoreFailed
+from practicum.executor.dispatching.assignments import Assignments
+from practicum.executor.scheduling.nodes import Node
+from practicum.executor.scheduling.scheduler import Lease
+from practicum.executor.store.batch import Batch
+from practicum.executor.store.sql import SqlStore, StoreFailed
+from practicum.executor.tasks.dead_letters import DeadLetters
+from practicum.executor.tasks.outcomes import Ended
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
 

@@ -14,7 +14,7 @@ from support.scripted_node import ScriptedNode
 from support.services import Service, Services, unused_address
 
 from practicum.client import AgentSpec, ExecutorClient, Task
-from practicum.executor.tally import MAX_REASONS, Tally
+from practicum.executor.observing.tally import MAX_REASONS, Tally
 from practicum.v1 import executor_pb2, executor_pb2_grpc, message_pb2, task_pb2
 
 

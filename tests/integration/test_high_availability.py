@@ -24,7 +24,7 @@ from support.scripted_node import ScriptedNode
 from support.services import Service, Services, unused_address
 
 from practicum.client import AgentSpec, CallFailed, ExecutorClient, Task
-from practicum.executor.tables import METADATA
+from practicum.executor.store.tables import METADATA
 from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc, executor_pb2, executor_pb2_grpc, trajectory_pb2
 
 pytestmark = pytest.mark.processes

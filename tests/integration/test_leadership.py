@@ -17,17 +17,17 @@ from sqlalchemy import Connection, Engine, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 from support.postgres import running_postgres
 
-from practicum.executor.leader_lease import Candidate, LeaderLease, LostLeadership, fence
-from practicum.executor.leadership import Leadership, place_of
-from practicum.executor.standby import Standby
+from practicum.executor.leadership.leading import Leadership, place_of
+from practicum.executor.leadership.lease import Candidate, LeaderLease, LostLeadership, fence
+from practicum.executor.leadership.standby import Standby
 
 SECONDS = 1.0
 # Leads, and writes row after row until it can't: prints `leads` then, and at the end why it ended.
 WRITER = """
 import asyncio, sys, time
 from sqlalchemy import create_engine, make_url, text
-from practicum.executor.leader_lease import Candidate, LeaderLease, LostLeadership
-from practicum.executor.standby import Standby
+from practicum.executor.leadership.lease import Candidate, LeaderLease, LostLeadership
+from practicum.executor.leadership.standby import Standby
 
 async def main():
     url, place, seconds = make_url(sys.argv[1]), sys.argv[2], float(sys.argv[3])

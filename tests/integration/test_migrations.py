@@ -16,10 +16,10 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 from support.postgres import Postgres
 
 from practicum.common.errors import ConfigError
-from practicum.executor import migrations
-from practicum.executor.migrations import HEAD, VERSION, VERSION_TABLE, migrate
-from practicum.executor.store import SqlStore
-from practicum.executor.tables import METADATA
+from practicum.executor.store import migrations
+from practicum.executor.store.migrations import HEAD, VERSION, VERSION_TABLE, migrate
+from practicum.executor.store.sql import SqlStore
+from practicum.executor.store.tables import METADATA
 
 NewDatabase = Callable[[], str]
 

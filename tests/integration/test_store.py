@@ -16,20 +16,20 @@ import pytest
 from sqlalchemy import Connection
 
 from practicum.common.errors import ConfigError
-from practicum.executor.batch import Batch, TasksKnown
-from practicum.executor.changes import BuryTasks, Consumer, DeadLetter, ForgetConsumer, OpenConsumer, Requeue
-from practicum.executor.cursors import group_cursor, trajectory_cursor
-from practicum.executor.leader_lease import LostLeadership
-from practicum.executor.retention import ExpireConsumers, Keep, Prune
-from practicum.executor.rows import AttemptRow, JournalRow, ResultRow, TaskRow
-from practicum.executor.store import SqlStore
+from practicum.executor.delivery.retention import ExpireConsumers, Keep, Prune
+from practicum.executor.leadership.lease import LostLeadership
+from practicum.executor.store.batch import Batch, TasksKnown
+from practicum.executor.store.changes import BuryTasks, Consumer, DeadLetter, ForgetConsumer, OpenConsumer, Requeue
+from practicum.executor.store.cursors import group_cursor, trajectory_cursor
+from practicum.executor.store.rows import AttemptRow, JournalRow, ResultRow, TaskRow
+from practicum.executor.store.sql import SqlStore
 
 WRITE_THEN_HANG = """
 import sys, time
 sys.path.insert(0, sys.argv[3])
 from test_store import filled
 from practicum.common.logging import configure_logging
-from practicum.executor.store import SqlStore
+from practicum.executor.store.sql import SqlStore
 configure_logging()
 filled(SqlStore(sys.argv[1], durability=sys.argv[2]))
 print("written", flush=True)

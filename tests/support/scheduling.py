@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count
 
-from practicum.executor.nodes import Node
-from practicum.executor.pending import Requirement
-from practicum.executor.scheduler import Rollout, Scheduler
+from practicum.executor.scheduling.nodes import Node
+from practicum.executor.scheduling.pending import Requirement
+from practicum.executor.scheduling.scheduler import Rollout, Scheduler
 
 ANY = Requirement("tool_agent")
 

@@ -10,7 +10,7 @@ from practicum.client import CallFailed
 from practicum.client.route import Route
 from practicum.common.errors import ConfigError, Unavailable, to_status
 from practicum.common.executors import Executors
-from practicum.executor.standby import not_leader
+from practicum.executor.leadership.standby import not_leader
 
 
 def answer(error: Unavailable) -> aio.AioRpcError:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from practicum.common.errors import ResourceExhausted, Unavailable
-from practicum.executor.inbox import Inbox, frames_of
-from practicum.executor.subscriptions import Subscription, Subscriptions
+from practicum.executor.sessions.inbox import Inbox, frames_of
+from practicum.executor.sessions.subscriptions import Subscription, Subscriptions
 from practicum.v1 import message_pb2
 
 

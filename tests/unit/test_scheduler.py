@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.scheduling import ANY, make_node, make_rollouts, make_scheduler
 
-from practicum.executor.backoff import delay_seconds
-from practicum.executor.scheduler import Lease, Rollout, State
+from practicum.executor.scheduling.backoff import delay_seconds
+from practicum.executor.scheduling.scheduler import Lease, Rollout, State
 
 
 def test_a_late_result_of_a_lost_lease_is_refused() -> None:

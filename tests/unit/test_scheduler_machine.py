@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from practicum.executor import lines, nodes, pending, timers
-from practicum.executor.nodes import Node
-from practicum.executor.pending import Requirement
-from practicum.executor.scheduler import Lease, Rollout, Scheduler, State
+from practicum.executor.scheduling import lines, nodes, pending, timers
+from practicum.executor.scheduling.nodes import Node
+from practicum.executor.scheduling.pending import Requirement
+from practicum.executor.scheduling.scheduler import Lease, Rollout, Scheduler, State
 
 LEASE_SECONDS = 30.0
 NODES = "abc"

@@ -7,8 +7,8 @@ import heapq
 import pytest
 from support.scheduling import make_node, make_rollouts, make_scheduler
 
-from practicum.executor.pending import Requirement
-from practicum.executor.scheduler import Lease, Scheduler
+from practicum.executor.scheduling.pending import Requirement
+from practicum.executor.scheduling.scheduler import Lease, Scheduler
 
 
 def test_equal_nodes_share_evenly() -> None:

@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 from support.scheduling import make_node, make_rollouts, make_scheduler
 
-from practicum.executor.pending import Requirement
-from practicum.executor.scheduler import Rollout, Scheduler, State
+from practicum.executor.scheduling.pending import Requirement
+from practicum.executor.scheduling.scheduler import Rollout, Scheduler, State
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from support.scheduling import ANY, make_node, make_rollouts, make_scheduler
 
-from practicum.executor.pending import Requirement
-from practicum.executor.scheduler import Lease, Rollout, Scheduler
+from practicum.executor.scheduling.pending import Requirement
+from practicum.executor.scheduling.scheduler import Lease, Rollout, Scheduler
 
 NOBODY_CAN = Requirement("unknown_agent")
 

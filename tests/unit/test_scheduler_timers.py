@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from practicum.executor.timers import MIN_ROOM, Timers
+from practicum.executor.scheduling.timers import MIN_ROOM, Timers
 
 TIMES = st.lists(st.tuples(st.integers(0, 1_000), st.booleans()), min_size=2 * MIN_ROOM, max_size=5 * MIN_ROOM)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from practicum.common.errors import InvalidArgument
-from practicum.executor.validation import check_tasks
+from practicum.executor.tasks.validation import check_tasks
 from practicum.v1 import task_pb2
 
 

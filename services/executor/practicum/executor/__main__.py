@@ -11,17 +11,17 @@ from sqlalchemy.engine import Connection
 from practicum.common.background import background
 from practicum.common.config import run_service, server_config
 from practicum.common.server import serve
-from practicum.executor.consumers import Consumers
 from practicum.executor.core import Executor, Settings
-from practicum.executor.dispatch import Dispatcher
-from practicum.executor.dispatch_service import DispatchService
-from practicum.executor.leadership import leading
-from practicum.executor.metrics import ExecutorMetrics
+from practicum.executor.delivery.consumers import Consumers
+from practicum.executor.delivery.retention import Keep, Retention
+from practicum.executor.dispatching.dispatcher import Dispatcher
+from practicum.executor.dispatching.service import DispatchService
+from practicum.executor.leadership.leading import leading
+from practicum.executor.leadership.standby import stand_by
+from practicum.executor.observing.metrics import ExecutorMetrics
 from practicum.executor.options import executor_parser, keep_of, lease_of, settings_of
-from practicum.executor.retention import Keep, Retention
 from practicum.executor.service import ExecutorService
-from practicum.executor.standby import stand_by
-from practicum.executor.store import SqlStore
+from practicum.executor.store.sql import SqlStore
 from practicum.v1 import dispatch_pb2_grpc, executor_pb2_grpc
 
 SERVICES = ["practicum.v1.ExecutorService", "practicum.v1.DispatchService"]

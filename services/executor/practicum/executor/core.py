@@ -15,20 +15,20 @@ from itertools import count
 import structlog
 
 from practicum.common.background import background
-from practicum.executor.backlog import USABLE, Backlog, OpenTask, Recovery, place_of, rollout_ids
 from practicum.executor.bell import Bell
-from practicum.executor.changes import TOMBSTONE_SECONDS, BuryTasks
-from practicum.executor.events import OUTCOMES, detailed, ids_of, tell
-from practicum.executor.intake import MAX_BACKLOG, Intake
-from practicum.executor.journal import Journal
-from practicum.executor.labels import matches
-from practicum.executor.outcomes import Ended, ended_here
-from practicum.executor.results import Recent, Result
-from practicum.executor.rows import ResultRow
-from practicum.executor.scheduler import Rollout, Scheduler
-from practicum.executor.store import SqlStore
-from practicum.executor.tally import Tally
-from practicum.executor.writer import Writer
+from practicum.executor.observing.events import OUTCOMES, detailed, ids_of, tell
+from practicum.executor.observing.tally import Tally
+from practicum.executor.scheduling.scheduler import Rollout, Scheduler
+from practicum.executor.sessions.journal import Journal
+from practicum.executor.store.changes import TOMBSTONE_SECONDS, BuryTasks
+from practicum.executor.store.labels import matches
+from practicum.executor.store.results import Recent, Result
+from practicum.executor.store.rows import ResultRow
+from practicum.executor.store.sql import SqlStore
+from practicum.executor.store.writer import Writer
+from practicum.executor.tasks.backlog import USABLE, Backlog, OpenTask, Recovery, place_of, rollout_ids
+from practicum.executor.tasks.intake import MAX_BACKLOG, Intake
+from practicum.executor.tasks.outcomes import Ended, ended_here
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
 log = structlog.get_logger(__name__)

@@ -10,11 +10,11 @@ from practicum.common.config import ServiceParser
 from practicum.common.errors import ConfigError
 from practicum.common.server import split_address
 from practicum.executor.core import Settings
-from practicum.executor.engine import parse_url
-from practicum.executor.intake import MAX_BACKLOG
-from practicum.executor.leader_lease import Candidate, LeaderLease
-from practicum.executor.leadership import place_of
-from practicum.executor.retention import Keep
+from practicum.executor.delivery.retention import Keep
+from practicum.executor.leadership.leading import place_of
+from practicum.executor.leadership.lease import Candidate, LeaderLease
+from practicum.executor.store.engine import parse_url
+from practicum.executor.tasks.intake import MAX_BACKLOG
 
 DAY_SECONDS = 24 * 3600.0
 MEGABYTE = 1_000_000

@@ -15,18 +15,18 @@ from structlog.contextvars import bind_contextvars
 from practicum.common import tracing
 from practicum.common.errors import InvalidArgument, NotFound
 from practicum.common.streams import reading
-from practicum.executor.consumers import PAGE, Consumers, ConsumerStream
 from practicum.executor.core import Executor
-from practicum.executor.cursors import end_of
-from practicum.executor.dead_letters import DeadLetters
-from practicum.executor.dispatch import Dispatcher
-from practicum.executor.events import traced
-from practicum.executor.journal import MAX_SEQUENCE
-from practicum.executor.labels import matches
-from practicum.executor.tracing import traceparent_of
-from practicum.executor.trajectories import frames, meets, of_interest, pieces, put_all
-from practicum.executor.validation import MAX_TASKS, TASK_ID, check_ids
-from practicum.executor.views import ENDED, node_info, queue_stats, task_status
+from practicum.executor.delivery.consumers import PAGE, Consumers, ConsumerStream
+from practicum.executor.delivery.trajectories import frames, meets, of_interest, pieces, put_all
+from practicum.executor.dispatching.dispatcher import Dispatcher
+from practicum.executor.observing.events import traced
+from practicum.executor.observing.tracing import traceparent_of
+from practicum.executor.observing.views import ENDED, node_info, queue_stats, task_status
+from practicum.executor.sessions.journal import MAX_SEQUENCE
+from practicum.executor.store.cursors import end_of
+from practicum.executor.store.labels import matches
+from practicum.executor.tasks.dead_letters import DeadLetters
+from practicum.executor.tasks.validation import MAX_TASKS, TASK_ID, check_ids
 from practicum.v1 import executor_pb2, executor_pb2_grpc
 
 log = structlog.get_logger(__name__)

@@ -1,0 +1,1 @@
+"""The nodes' side: gives out work, takes results, watches over leases."""

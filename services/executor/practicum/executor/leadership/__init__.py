@@ -1,0 +1,1 @@
+"""Which of several executors on one database is the active one."""

@@ -1,0 +1,1 @@
+"""Who runs what, and when: pure state machines that know no clock, no disk and no network."""

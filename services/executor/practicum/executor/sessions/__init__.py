@@ -1,0 +1,1 @@
+"""What is said in rollouts: journals, messages, and who hears them."""

@@ -1,0 +1,1 @@
+"""Tasks from their submit to their end."""
