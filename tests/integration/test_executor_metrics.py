@@ -123,7 +123,7 @@ def following(executor: Service, consumer: str, *, queue: str) -> Iterator[None]
 def test_a_standby_says_that_it_does_not_lead(services: Services, postgres_url: str, metrics_address: str) -> None:
     """And tells of itself once it leads, with a higher epoch."""
     other = unused_address()
-    flags = ("--database", postgres_url, "--leader-lease-seconds", "1", "--metrics-address")
+    flags = ("--database", postgres_url, "--leader-lease-seconds", "3", "--metrics-address")
     first = services.start("executor", *flags, other)
     epoch = of(scrape_until(other, lambda s: of(s, "leader") == 1), "leader_epoch")
     services.start("executor", *flags, metrics_address)

@@ -1,189 +1,25 @@
-"""Two executors on one PostgreSQL: one leads, the other stands by, and callers and nodes find the one that leads."""
+"""The leader of two executors on one PostgreSQL is killed or stopped, or the database is, while nodes are at work."""
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_status import rpc_status
 from sqlalchemy import create_engine, text
-from support.boxes import boxes_tasks, door, opening, submit
+from support.boxes import boxes_tasks, door, submit
+from support.pairs import LEASE_SECONDS, Pair, leads, naps, start_node, start_pair, stopped, wait_leading
+from support.pairs import pair as pair
 from support.postgres import running_postgres
 from support.scripted_node import ScriptedNode
-from support.services import Service, Services, unused_address
+from support.services import Services
 
-from practicum.client import AgentSpec, CallFailed, ExecutorClient, Task
+from practicum.client import ExecutorClient
 from practicum.executor.store.tables import METADATA
-from practicum.v1 import dispatch_pb2, dispatch_pb2_grpc, executor_pb2, executor_pb2_grpc, trajectory_pb2
+from practicum.v1 import executor_pb2, trajectory_pb2
 
 pytestmark = pytest.mark.processes
-SECONDS = 2.0
-NAPPER = ("--agent", "napper=support.agents:napper", "--slots", "16")
-
-
-@dataclass
-class Pair:
-    """Two executors; the first leads unless it was killed."""
-
-    leader: Service
-    standby: Service
-
-    @property
-    def addresses(self) -> str:
-        """For clients and nodes; the standby first, so that it is asked too."""
-        return f"{self.standby.address},{self.leader.address}"
-
-
-def start_pair(services: Services, url: str, *flags: str) -> Pair:
-    """Starts both; the first leads before the second is started."""
-    lease = ("--leader-lease-seconds", str(SECONDS), *flags)
-    leader = services.executor("--database", url, *lease)
-    wait_leading(leader, 20)
-    return Pair(leader, services.executor("--database", url, *lease))
-
-
-@pytest.fixture
-def pair(services: Services, postgres_url: str) -> Pair:
-    return start_pair(services, postgres_url)
-
-
-def health_of(address: str, service: str) -> int:
-    """What health says now, over a connection of its own."""
-    with grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-        check = health_pb2_grpc.HealthStub(channel).Check
-        try:
-            return check(health_pb2.HealthCheckRequest(service=service), timeout=1).status
-        except grpc.RpcError:
-            return health_pb2.HealthCheckResponse.UNKNOWN
-
-
-def leads(executor: Service) -> bool:
-    """Whether health says that its services can be used."""
-    ready = health_pb2.HealthCheckResponse.SERVING
-    return health_of(executor.address, "practicum.v1.ExecutorService") == ready
-
-
-def wait_leading(executor: Service, seconds: float) -> float:
-    """Waits until it leads; returns how long that took."""
-    began = time.monotonic()
-    while not leads(executor):
-        assert time.monotonic() < began + seconds, executor.text
-        time.sleep(0.01)
-    return time.monotonic() - began
-
-
-def naps(count: int, seconds: float, prefix: str = "t") -> list[Task]:
-    """Tasks of one rollout each, which need no environment."""
-    agent = AgentSpec(kind="napper", config_json=json.dumps({"seconds": seconds}))
-    return [Task(id=f"{prefix}{index}", instruction="sleep", agent=agent) for index in range(count)]
-
-
-def start_node(services: Services, name: str, addresses: str) -> Service:
-    return services.start("node", "--node-id", name, "--executor", addresses, *NAPPER)
-
-
-def calls(channel: grpc.Channel) -> dict[str, Callable[[], object]]:
-    """A call of each kind."""
-    executor = executor_pb2_grpc.ExecutorServiceStub(channel)
-    dispatch = dispatch_pb2_grpc.DispatchServiceStub(channel)
-    register = dispatch_pb2.ConnectRequest(register=dispatch_pb2.Register(node_id="n"))
-    part = dispatch_pb2.UploadTrajectoryRequest(lease_id="l", data=b"x" * 1_000_000)
-    return {
-        "unary": lambda: executor.SubmitTasks(executor_pb2.SubmitTasksRequest()),
-        "server stream": lambda: next(executor.QueryTrajectories(executor_pb2.QueryTrajectoriesRequest())),
-        "stream": lambda: next(executor.StreamTrajectories(opening(executor_pb2.OpenConsumer(consumer="c")))),
-        "node": lambda: next(dispatch.Connect(iter([register]))),
-        "upload": lambda: dispatch.UploadTrajectory(iter([part] * 5)),
-    }
-
-
-def test_a_standby_says_where_the_leader_is(pair: Pair) -> None:
-    """To calls of every kind, and when to try again; health tells apart that it is well and that it is no use."""
-    with ExecutorClient(pair.standby.address) as client:
-        client.nodes()  # It has looked who leads.
-    with grpc.insecure_channel(pair.standby.address) as channel:
-        for call in calls(channel).values():
-            with pytest.raises(grpc.RpcError) as refused:
-                call()
-            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-            info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
-            for detail in rpc_status.from_call(refused.value).details:
-                assert detail.Unpack(info) or detail.Unpack(retry)
-            assert (info.reason, dict(info.metadata)) == ("NOT_LEADER", {"leader": pair.leader.address})
-            assert retry.retry_delay.ToMilliseconds() > 0
-    assert health_of(pair.standby.address, "") == health_pb2.HealthCheckResponse.SERVING
-    for service in ("practicum.v1.ExecutorService", "practicum.v1.DispatchService"):
-        assert health_of(pair.standby.address, service) == health_pb2.HealthCheckResponse.NOT_SERVING
-        assert health_of(pair.leader.address, service) == health_pb2.HealthCheckResponse.SERVING
-
-
-def test_a_client_that_asks_a_standby_is_led_on(pair: Pair) -> None:
-    """Although it was told of no other."""
-    with ExecutorClient(pair.standby.address) as client:
-        assert client.nodes() == []
-        assert len(client.submit(naps(3, 0.0))) == 3
-        assert [queue.queued for queue in client.queues()] == [3]
-        assert list(client.query()) == []
-
-
-def test_a_client_waits_where_nobody_leads_yet(pair: Pair) -> None:
-    """The standby is the only one that it was told of."""
-    pair.leader.kill()
-    with ExecutorClient(pair.standby.address) as client:
-        assert client.nodes() == []
-    assert leads(pair.standby)
-
-
-def test_a_standby_stops_when_it_is_told(pair: Pair) -> None:
-    """It has nothing to bring to an end."""
-    assert pair.standby.stop(timeout=5) == 0
-    assert leads(pair.leader)
-
-
-def test_a_leader_that_stops_hands_over_at_once(pair: Pair) -> None:
-    """Nobody waits for its lease."""
-    assert pair.leader.stop() == 0
-    assert wait_leading(pair.standby, SECONDS) < SECONDS / 2
-
-
-def test_a_leader_that_is_started_again_leads_at_once(services: Services, postgres_url: str) -> None:
-    """Without a standby nobody else would."""
-    executor = services.executor("--database", postgres_url, "--leader-lease-seconds", "60")
-    wait_leading(executor, 20)
-    executor.kill()
-    executor.launch()
-    wait_leading(executor, 20)
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--address", "0.0.0.0:50051", "--insecure"], "give --advertise"),
-        (["--address", "127.0.0.1:0"], "give --advertise"),
-        (["--leader-lease-seconds", "0.1"], "give at least 0.5"),
-        (["--advertise", "nowhere"], "is not an address"),
-        (["--queue", "a:b"], "give NAME:WEIGHT:LIMIT"),
-    ],
-)
-def test_wrong_settings_are_refused_before_it_stands_by(
-    services: Services, postgres_url: str, flags: list[str], said: str
-) -> None:
-    """With what would be right."""
-    executor = services.start("executor", "--database", postgres_url, *flags, wait=False)
-    assert executor.process is not None
-    assert executor.process.wait(20) == 2
-    assert said in executor.text and "Traceback" not in executor.text
 
 
 def test_kill_9_of_the_leader_under_load(services: Services, pair: Pair) -> None:
@@ -198,7 +34,7 @@ def test_kill_9_of_the_leader_under_load(services: Services, pair: Pair) -> None
         pair.leader.kill()
         # While nobody leads.
         submitted = threads.submit(lambda: ExecutorClient(pair.addresses).submit(naps(50, 0.2, "late")))
-        assert wait_leading(pair.standby, 20) < SECONDS
+        assert wait_leading(pair.standby, 20) < LEASE_SECONDS
         pair.leader.launch()
         found += reader
         assert len(submitted.result(20)) == 50
@@ -253,9 +89,9 @@ def test_a_leader_that_was_stopped_for_a_while_writes_nothing(
             node.finish(given[1])
             told = threads.submit(lambda: submit(old, boxes_tasks(1, "tool_agent", prefix="old")))
             cancelled = threads.submit(lambda: old.CancelTasks(executor_pb2.CancelTasksRequest(task_ids=["t2"])))
-            if lease_seconds > SECONDS:
+            if lease_seconds > LEASE_SECONDS:
                 end_lease(postgres_url)
-            wait_leading(pair.standby, SECONDS + 2)
+            wait_leading(pair.standby, LEASE_SECONDS + 2)
             submit(new, boxes_tasks(1, "tool_agent", prefix="new"))
             before = tables(postgres_url)
         assert process.wait(10) == 3
@@ -288,22 +124,11 @@ def test_a_stopped_leader_under_load(services: Services, pair: Pair) -> None:
         reader = client.trajectories("reader", limit=count)
         found = [next(reader) for _ in range(20)]
         with stopped(pair.leader) as process:
-            wait_leading(pair.standby, SECONDS + 2)
+            wait_leading(pair.standby, LEASE_SECONDS + 2)
         found += reader
         assert Counter(t.rollout_id for t in found) == Counter(f"t{index}/0" for index in range(count))
         assert Counter(t.rollout_id for t in client.query()) == Counter(t.rollout_id for t in found)
     assert process.wait(10) == 3
-
-
-@contextmanager
-def stopped(service: Service) -> Iterator[subprocess.Popen[bytes]]:
-    """Stops a process in its tracks, and lets it go on at the end."""
-    assert service.process is not None
-    service.process.send_signal(signal.SIGSTOP)
-    try:
-        yield service.process
-    finally:
-        service.process.send_signal(signal.SIGCONT)
 
 
 def test_kill_9_of_the_database_under_load(services: Services) -> None:
@@ -327,11 +152,3 @@ def test_kill_9_of_the_database_under_load(services: Services) -> None:
         assert leads(pair.leader)
         for service in reversed(services.started):
             service.stop()
-
-
-def test_several_executors_that_are_all_gone_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After some patience."""
-    monkeypatch.setattr("practicum.client.route.PATIENCE_SECONDS", 0.5)
-    addresses = f"{unused_address()},{unused_address()}"
-    with ExecutorClient(addresses) as client, pytest.raises(CallFailed, match=f"nothing answers at {addresses}"):
-        client.nodes()

@@ -1,4 +1,4 @@
-"""Leadership on a real PostgreSQL: one leads, and who led before can write nothing."""
+"""Leadership on a real PostgreSQL, from its acquisition until it is lost or released."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
+from support.candidates import SECONDS, acquire_when_free, write, written
+from support.candidates import candidate as candidate
+from support.candidates import engine as engine
 from support.postgres import running_postgres
 
-from practicum.executor.leadership.leading import Leadership, place_of
-from practicum.executor.leadership.lease import Candidate, LeaderLease, LostLeadership, fence
+from practicum.executor.leadership.leading import Leadership
+from practicum.executor.leadership.lease import LeaderLease, LostLeadership, fence
 from practicum.executor.leadership.standby import Standby
 
-SECONDS = 1.0
 # Leads, and writes row after row until it can't: prints `leads` then, and at the end why it ended.
 WRITER = """
 import asyncio, sys, time
@@ -50,86 +51,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-def engine(postgres_url: str) -> Iterator[Engine]:
-    """A database with a table to write into."""
-    engine = create_engine(postgres_url)
-    with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE writes (number bigserial PRIMARY KEY, epoch bigint)"))
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def candidate(postgres_url: str) -> Iterator[Callable[..., LeaderLease]]:
-    """Makes candidates, each at a place of its own."""
-    leases: list[LeaderLease] = []
-
-    def make(name: str, *, seconds: float = SECONDS, place: str = "", url: str = postgres_url) -> LeaderLease:
-        lease = LeaderLease(make_url(url), Candidate(name, place or name, f"{name}:50051"), seconds=seconds)
-        lease.prepare()
-        leases.append(lease)
-        return lease
-
-    yield make
-    for lease in leases:
-        lease.close()
-
-
-def write(connection: Connection, epoch: int) -> None:
-    connection.execute(text("INSERT INTO writes (epoch) VALUES (:epoch)"), {"epoch": epoch})
-
-
-def written(engine: Engine) -> list[int]:
-    """The epochs of all writes, in order."""
-    with engine.connect() as connection:
-        return list(connection.execute(text("SELECT epoch FROM writes ORDER BY number")).scalars())
-
-
-def acquire_when_free(lease: LeaderLease) -> int:
-    """The epoch; it takes no longer than the lease and a moment."""
-    deadline = time.monotonic() + lease.seconds + 5
-    while (epoch := lease.acquire()) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return epoch
-
-
-def test_one_of_two_leads(candidate: Callable[..., LeaderLease]) -> None:
-    """The other is told whom to ask."""
-    a, b = candidate("a"), candidate("b")
-    assert a.acquire() == 1
-    assert b.acquire() is None
-    leader = b.leader()
-    assert leader is not None
-    assert (leader.epoch, leader.address) == (1, "a:50051")
-    assert 0 < leader.seconds_left <= SECONDS
-
-
-def test_one_of_many_that_ask_at_once_leads(candidate: Callable[..., LeaderLease], postgres_url: str) -> None:
-    """From the creation of the table on."""
-    leases = [LeaderLease(make_url(postgres_url), Candidate(n, n, n), seconds=SECONDS) for n in "abcdefgh"]
-
-    def run(lease: LeaderLease) -> int | None:
-        lease.prepare()
-        return lease.acquire()
-
-    with ThreadPoolExecutor(len(leases)) as threads:
-        epochs = list(threads.map(run, leases))
-    for lease in leases:
-        lease.close()
-    assert sorted(epoch for epoch in epochs if epoch) == [1]
-
-
-def test_an_expired_lease_is_taken_with_a_higher_epoch(candidate: Callable[..., LeaderLease]) -> None:
-    """And can't be renewed by who had it."""
-    a, b = candidate("a", seconds=0.2), candidate("b")
-    assert a.acquire() == 1
-    assert acquire_when_free(b) == 2
-    assert not a.renew(1)
-    assert a.acquire() is None
-
-
 def test_a_renewed_lease_is_kept(candidate: Callable[..., LeaderLease]) -> None:
     """For longer than one lease."""
     a, b = candidate("a"), candidate("b")
@@ -149,89 +70,6 @@ def test_a_released_lease_is_free_at_once(candidate: Callable[..., LeaderLease])
     leadership.release()
     assert b.leader() is None
     assert b.acquire() == 2
-
-
-def test_a_late_release_takes_nothing_from_the_next_leader(candidate: Callable[..., LeaderLease]) -> None:
-    """It is of an older epoch."""
-    a, b = candidate("a", seconds=0.1), candidate("b", seconds=60)
-    assert a.acquire() == 1
-    assert acquire_when_free(b) == 2
-    a.release(1)
-    leader = a.leader()
-    assert leader is not None and leader.address == "b:50051"
-
-
-def test_who_starts_again_in_the_same_place_leads_at_once(candidate: Callable[..., LeaderLease]) -> None:
-    """Only one process can be there, so the old one has ended."""
-    assert candidate("a", seconds=60, place="here").acquire() == 1
-    assert candidate("b", place="there").acquire() is None
-    assert candidate("c", place="here").acquire() == 2
-
-
-def test_places_are_of_this_machine(address: str) -> None:
-    """The same address is another place elsewhere."""
-    assert place_of(address).endswith(address)
-    assert place_of(address) != address
-    assert place_of(address) == place_of(address)
-
-
-def test_writes_of_an_old_epoch_are_refused(candidate: Callable[..., LeaderLease], engine: Engine) -> None:
-    """Whoever led before can write nothing."""
-    a, b = candidate("a", seconds=0.1), candidate("b")
-    assert a.acquire() == 1
-    with engine.begin() as connection:
-        fence(connection, 1)
-        write(connection, 1)
-    assert acquire_when_free(b) == 2
-    with pytest.raises(LostLeadership), engine.begin() as connection:
-        fence(connection, 1)
-        write(connection, 1)
-    assert written(engine) == [1]
-
-
-def test_a_transaction_that_began_before_is_not_committed_after(
-    candidate: Callable[..., LeaderLease], engine: Engine
-) -> None:
-    """Its leader was stopped in the middle, and the next one doesn't wait for it."""
-    a, b = candidate("a", seconds=0.1), candidate("b")
-    assert a.acquire() == 1
-    connection = engine.connect()
-    fence(connection, 1)
-    write(connection, 1)
-    assert acquire_when_free(b) == 2
-    with pytest.raises(OperationalError):
-        connection.commit()
-    connection.close()
-    assert written(engine) == []
-
-
-def test_a_transaction_that_is_about_to_end_is_waited_for(
-    candidate: Callable[..., LeaderLease], engine: Engine
-) -> None:
-    """What is committed is seen by the next leader: it reads the tables after its acquisition."""
-    a, b = candidate("a", seconds=0.01), candidate("b")
-    assert a.acquire() == 1
-    with ThreadPoolExecutor(1) as threads:
-        with engine.begin() as connection:
-            fence(connection, 1)
-            write(connection, 1)
-            time.sleep(0.02)
-            acquisition = threads.submit(b.acquire)
-            time.sleep(0.05)
-            assert not acquisition.done()
-        assert acquisition.result(5) == 2
-    assert written(engine) == [1]
-
-
-def test_renewals_and_writes_do_not_wait_for_each_other(candidate: Callable[..., LeaderLease], engine: Engine) -> None:
-    """A long commit does not lose the lease, nor a renewal delay a commit."""
-    a = candidate("a", seconds=60)
-    assert a.acquire() == 1
-    with ThreadPoolExecutor(1) as threads, engine.begin() as connection:
-        fence(connection, 1)
-        assert threads.submit(a.renew, 1).result(10)
-        with engine.begin() as other:
-            fence(other, 1)
 
 
 def test_a_leader_that_cannot_renew_stops_by_its_own_clock(
