@@ -81,6 +81,8 @@ def told(address: str) -> Iterator[None]:
 def failure(error: grpc.RpcError, address: str) -> CallFailed:
     """A gRPC error, with its details unpacked."""
     code, detail = error.code(), error.details() or ""
+    if code is grpc.StatusCode.CANCELLED:
+        code = grpc.StatusCode.UNAVAILABLE  # So a server ends calls that outlast its grace: to the caller it is gone.
     status = rpc_status.from_call(error)
     if status is None and code is grpc.StatusCode.UNAVAILABLE:
         detail = f"nothing answers at {address}; is the service up, and is the address right? ({detail})"

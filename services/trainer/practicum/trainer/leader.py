@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
 
-import grpc
 from grpc import aio
 
 from practicum.common.executors import Executors
-from practicum.trainer.retry import MOST_PAUSE_SECONDS, repeated
+from practicum.trainer.retry import GONE, MOST_PAUSE_SECONDS, repeated
 from practicum.v1 import executor_pb2_grpc
 
 T = TypeVar("T")
@@ -39,7 +38,7 @@ async def call_leader(executors: Executors, make: Callable[[Stub], Awaitable[T]]
             return await make(stub_of(executors))
         except aio.AioRpcError as error:
             # Who has no room leads: another would only send back here.
-            if error.code() is grpc.StatusCode.UNAVAILABLE:
+            if error.code() in GONE:
                 executors.failed(address, error)
             raise
 

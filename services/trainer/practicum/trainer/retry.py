@@ -15,7 +15,9 @@ from grpc_status import rpc_status
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
-WORTH_REPEATING = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
+GONE = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
+"""A server that stops cancels the calls that outlast its grace."""
+WORTH_REPEATING = GONE | {grpc.StatusCode.RESOURCE_EXHAUSTED}
 MOST_PAUSE_SECONDS = 5.0
 
 
