@@ -66,7 +66,8 @@ class Backlog:
     def add(self, task: OpenTask) -> None:
         """A task with rollouts to come."""
         self.tasks[task.task_id] = task
-        self.queues.setdefault(task.queue, Counts())
+        if task.queue not in self.queues:
+            self.queues[task.queue] = Counts()
 
     def count(self, rollout: Rollout) -> bool:
         """A rollout ended, or an attempt failed (its state is QUEUED). Returns whether it was its group's last."""
@@ -133,6 +134,11 @@ def requirement_of(task: task_pb2.Task) -> Requirement:
     return Requirement(task.agent.kind, frozenset(labels.items()) if labels else frozenset())
 
 
+def cutoff_of(task: task_pb2.Task) -> int:
+    """How many usable rollouts of a task are enough; 0: all are wanted."""
+    return task.straggler_cutoff.after_usable if task.HasField("straggler_cutoff") else 0
+
+
 def seconds_of(duration: Duration) -> float:
     """A Duration in seconds."""
     return duration.seconds + duration.nanos / 1e9
@@ -178,6 +184,5 @@ class Recovery:
 def recovered(row: StoredTask, task: task_pb2.Task, *, open: int) -> OpenTask:
     """A stored task with so many rollouts to come."""
     usable = sum(end.outcome in USABLE for end in row.ended)
-    cutoff = task.straggler_cutoff.after_usable
-    number, task_id, queue, labels = row.number, row.task_id, row.queue, row.labels
+    number, task_id, queue, labels, cutoff = row.number, row.task_id, row.queue, row.labels, cutoff_of(task)
     return OpenTask(number, task_id, queue, labels, row.traceparent, row.rollouts, row.body, open, cutoff, usable)

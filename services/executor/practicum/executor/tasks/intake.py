@@ -15,7 +15,7 @@ from practicum.executor.store.labels import NONE, labels_json
 from practicum.executor.store.rows import TaskRow
 from practicum.executor.store.sql import SqlStore
 from practicum.executor.store.writer import Writer
-from practicum.executor.tasks.backlog import Backlog, OpenTask, make_rollouts, queue_of, rollout_ids
+from practicum.executor.tasks.backlog import Backlog, OpenTask, cutoff_of, make_rollouts, queue_of, rollout_ids
 from practicum.executor.tasks.validation import MAX_ROLLOUTS, check_tasks
 from practicum.v1 import task_pb2
 
@@ -160,7 +160,7 @@ def make_id(request_id: str, index: int) -> str:
 def open_task(row: TaskRow, task: task_pb2.Task, kept: asyncio.Future[None]) -> OpenTask:
     """A new task."""
     labels = dict(task.labels) if task.labels else NONE
-    cutoff = task.straggler_cutoff.after_usable if task.HasField("straggler_cutoff") else 0
+    cutoff = cutoff_of(task)
     number, task_id, queue, rollouts = row.number, row.task_id, row.queue, row.rollouts
     return OpenTask(number, task_id, queue, labels, row.traceparent, rollouts, row.body, rollouts, cutoff, kept=kept)
 
