@@ -41,6 +41,7 @@ async def reading(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+        reader.close()  # Where the context ended at once it was never begun.
 
 
 def first_of(errors: BaseExceptionGroup[Any]) -> Any:

@@ -39,8 +39,9 @@ class DispatchService(dispatch_pb2_grpc.DispatchServiceServicer):
         link = self._dispatcher.connect(first.register)
         try:
             yield dispatch_pb2.ConnectResponse(registered=self._terms)
-            lost = self._dispatcher.register(first.register)
-            link.tell(dispatch_pb2.ConnectResponse(lost_leases=lost))
+            if self._dispatcher.serves(link):  # A node that reads slowly may have dialled in anew meanwhile.
+                lost = self._dispatcher.register(first.register)
+                link.tell(dispatch_pb2.ConnectResponse(lost_leases=lost))
             async with reading(self._read(link, request_iterator), link.end):
                 async for frame in link.frames():
                     yield frame
@@ -64,6 +65,8 @@ class DispatchService(dispatch_pb2_grpc.DispatchServiceServicer):
                 return
             if request.messages:
                 await self._dispatcher.record(link, request.messages)
+                if not self._dispatcher.serves(link):
+                    return
             if request.HasField("heartbeat"):
                 self._dispatcher.heartbeat(link, request.heartbeat)
             if request.draining:
