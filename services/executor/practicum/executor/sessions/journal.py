@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from practicum.executor.bell import Bell
+from practicum.executor.bell import Bells
 from practicum.executor.sessions.envelope import answers
 from practicum.executor.sessions.inbox import frames_of
 from practicum.executor.store.rows import JournalRow
@@ -62,10 +62,15 @@ class Journal:
         self._store = store
         self._writer = writer
         self._tails: dict[str, Tail] = {}
-        self._news = Bell()
+        self._news = Bells()
         self.hearer: Hearer | None = None
         self.is_open: Callable[[str], bool] = lambda session_id: True
         """Whether something may be said in a session."""
+
+    @property
+    def watched(self) -> Collection[str]:
+        """Sessions that somebody watches."""
+        return self._news.names
 
     def begin(self, session_id: str, stream: object) -> None:
         """A session's first attempt starts, of which a node was told on a stream; nothing was said in it."""
@@ -123,19 +128,20 @@ class Journal:
 
     async def watch(
         self, session_id: str, from_sequence: int, running: Callable[[], bool]
-    ) -> AsyncIterator[list[message_pb2.Message]]:
+    ) -> AsyncGenerator[list[message_pb2.Message], None]:
         """A journal in frames, and then what comes, for as long as `running` says that the session goes on."""
         sequence = max(from_sequence, 1)
-        while True:
-            more, news = running(), self._news.next
-            page = await self.page(session_id, sequence)
-            for frame in frames_of(page):
-                yield frame
-                sequence = frame[-1].sequence + 1
-            if not page and not more:
-                return
-            if not page:
-                await news.wait()
+        with self._news.listening(session_id) as bell:
+            while True:
+                more, news = running(), bell.next
+                page = await self.page(session_id, sequence)
+                for frame in frames_of(page):
+                    yield frame
+                    sequence = frame[-1].sequence + 1
+                if not page and not more:
+                    return
+                if not page:
+                    await news.wait()
 
     async def page(self, session_id: str, from_sequence: int) -> list[message_pb2.Message]:
         """The next Messages of a journal that are on disk."""
@@ -144,11 +150,12 @@ class Journal:
 
     def ended(self, session_ids: Iterable[str]) -> None:
         """Forgets the tails of sessions that ended, and lets their watchers go."""
-        for session_id in session_ids:
+        over = list(session_ids)
+        for session_id in over:
             tail = self._tails.pop(session_id, None)
             if self.hearer is not None:
                 self.hearer.ended(session_id, tail)
-        self._news.ring()
+        self._news.ring(over)
 
     def _write(self, placed: Sequence[tuple[message_pb2.Message, JournalRow]]) -> None:
         if placed:
@@ -160,7 +167,7 @@ class Journal:
         for message in messages:
             if (tail := self._tails.get(message.session_id)) is not None:
                 tail.note(message)
-        self._news.ring()
+        self._news.ring(message.session_id for message in messages)
         if self.hearer is not None:
             self.hearer.said(messages)
 
