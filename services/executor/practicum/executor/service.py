@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,8 @@ from practicum.common.errors import InvalidArgument, NotFound
 from practicum.common.streams import reading
 from practicum.executor.core import Executor
 from practicum.executor.delivery.consumers import PAGE, Consumers, ConsumerStream
-from practicum.executor.delivery.trajectories import frames, meets, of_interest, pieces, put_all
+from practicum.executor.delivery.filters import Wanted, filter_faults, label_faults
+from practicum.executor.delivery.trajectories import frames, pieces, put_all
 from practicum.executor.dispatching.dispatcher import Dispatcher
 from practicum.executor.observing.events import traced
 from practicum.executor.observing.tracing import traceparent_of
@@ -73,6 +74,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self, request: executor_pb2.ListTasksRequest, context: Context
     ) -> executor_pb2.ListTasksResponse:
         """Lists tasks, a page at a time."""
+        check_labels(request.labels)
         before, size = page_of(request)
         found: list[tuple[int, executor_pb2.TaskStatus]] = []
         read = partial(self._executor.store.tasks_before, states=ended_states(request.states))
@@ -89,6 +91,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
     ) -> executor_pb2.CancelTasksResponse:
         """Cancels what has not ended."""
         check_ids(request.task_ids)
+        check_labels(request.labels)
         cancelled = await self._executor.cancel(request.task_ids, request.labels, request.reason)
         return executor_pb2.CancelTasksResponse(cancelled_rollouts=cancelled)
 
@@ -97,6 +100,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
     ) -> executor_pb2.RequeueTasksResponse:
         """Puts dead letters back."""
         check_ids(request.task_ids)
+        check_labels(request.labels)
         requeued = await self._dead_letters.requeue(request.task_ids, request.labels)
         return executor_pb2.RequeueTasksResponse(requeued_rollouts=requeued)
 
@@ -121,11 +125,16 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
     ) -> AsyncIterator[executor_pb2.QueryTrajectoriesResponse]:
         """Streams what is stored."""
         check_query(request)
-        cursor, left, ids = 0, request.limit or LAST_NUMBER, list(request.rollout_ids)
+        wanted, cursor, left, ids = (
+            Wanted.of(request.filter),
+            0,
+            request.limit or LAST_NUMBER,
+            list(request.rollout_ids),
+        )
         read = partial(self._executor.store.results_after, rollout_ids=ids)
         while left and (page := await asyncio.to_thread(read, cursor, min(PAGE, left))):
             cursor = end_of(page[-1].number)
-            found = [result for result in page if of_interest(request.filter, result) and meets(request.filter, result)]
+            found = [result for result in page if wanted.of_interest(result) and wanted.meets(result)]
             for frame in frames(piece for result in found for piece in pieces(result)):
                 yield put_all(frame, executor_pb2.QueryTrajectoriesResponse())
             left -= len(found)
@@ -211,12 +220,18 @@ def in_states(status: executor_pb2.TaskStatus, states: Sequence[executor_pb2.Rol
 
 def check_query(request: executor_pb2.QueryTrajectoriesRequest) -> None:
     """Raises InvalidArgument with every field that is wrong."""
-    wrong = {}
+    wrong = dict(filter_faults(request.filter))
     if request.limit < 0:
         wrong["limit"] = "is negative; give 0 for all"
     if len(request.rollout_ids) > MAX_TASKS:
         wrong["rollout_ids"] = f"has {len(request.rollout_ids)} ids; give at most {MAX_TASKS}"
     if wrong:
+        raise InvalidArgument(wrong)
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Raises InvalidArgument when there are too many to look for."""
+    if wrong := dict(label_faults(labels)):
         raise InvalidArgument(wrong)
 
 

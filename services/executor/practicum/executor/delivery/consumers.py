@@ -12,6 +12,7 @@ import structlog
 from practicum.common.errors import Aborted, FailedPrecondition, InvalidArgument, PracticumError, Unavailable
 from practicum.executor.bell import Bell
 from practicum.executor.core import Executor
+from practicum.executor.delivery.filters import Wanted, filter_faults
 from practicum.executor.delivery.trajectories import Event, events_of, frames, put_all
 from practicum.executor.store.changes import Consumer, ForgetConsumer, OpenConsumer
 from practicum.executor.store.cursors import end_of, number_of
@@ -33,7 +34,7 @@ class ConsumerStream:
         self._executor = executor
         self._bell: Bell = executor.events
         self._consumer = consumer
-        self._wanted = executor_pb2.TrajectoryFilter.FromString(consumer.filter)
+        self._wanted = Wanted.of(executor_pb2.TrajectoryFilter.FromString(consumer.filter))
         self._position = consumer.cursor
         self._sent = self._acked = consumer.cursor
         self._credits = credits
@@ -128,7 +129,7 @@ class ConsumerStream:
 
 def check_open(request: executor_pb2.OpenConsumer) -> None:
     """Raises InvalidArgument with every field that is wrong."""
-    wrong = {}
+    wrong = {f"open.{field}": text for field, text in filter_faults(request.filter)}
     if not request.consumer:
         wrong["open.consumer"] = "is empty; name the consumer, so that its position is kept"
     elif not NAME.fullmatch(request.consumer):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
+from practicum.executor.delivery.filters import Wanted
 from practicum.executor.store.cursors import group_cursor, trajectory_cursor
-from practicum.executor.store.labels import matches
 from practicum.executor.store.results import Result
 from practicum.executor.tasks.backlog import rollout_ids
 from practicum.v1 import executor_pb2
@@ -42,29 +42,15 @@ class Event(NamedTuple):
             event.part.data, event.part.last = result.body[self.start : self.stop], self.stop == len(result.body)
 
 
-def events_of(results: Iterable[Result], wanted: executor_pb2.TrajectoryFilter, *, after: int) -> Iterator[Event]:
+def events_of(results: Iterable[Result], wanted: Wanted, *, after: int) -> Iterator[Event]:
     """The events of results that a filter lets through: those whose cursor comes after one."""
     for result in results:
-        if not of_interest(wanted, result):
+        if not wanted.of_interest(result):
             continue
-        if trajectory_cursor(result.number) > after and meets(wanted, result):
+        if trajectory_cursor(result.number) > after and wanted.meets(result):
             yield from pieces(result)
         if result.group_size:
             yield Event(group_cursor(result.number), result)
-
-
-def of_interest(wanted: executor_pb2.TrajectoryFilter, result: Result) -> bool:
-    """Whether the task is one that a reader wants to hear of."""
-    if wanted.labels and not matches(result.labels, wanted.labels):
-        return False
-    return not wanted.queues or result.queue in wanted.queues
-
-
-def meets(wanted: executor_pb2.TrajectoryFilter, result: Result) -> bool:
-    """Whether the trajectory of such a task meets the rest of a filter."""
-    if wanted.outcomes and result.outcome not in wanted.outcomes:
-        return False
-    return not wanted.HasField("min_reward") or result.reward >= wanted.min_reward
 
 
 def frames(events: Iterable[Event]) -> Iterator[list[Event]]:
