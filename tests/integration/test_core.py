@@ -8,17 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.core import end, give, node, open_tasks, task
 
 from practicum.common.errors import AlreadyExists, InvalidArgument, ResourceExhausted
 from practicum.executor.core import Executor, Settings
-from practicum.executor.dispatching.assignments import Assignments
-from practicum.executor.scheduling.nodes import Node
-from practicum.executor.scheduling.scheduler import Lease
 from practicum.executor.store.batch import Batch
 from practicum.executor.store.sql import SqlStore, StoreFailed
 from practicum.executor.tasks.dead_letters import DeadLetters
-from practicum.executor.tasks.outcomes import Ended
-from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
+from practicum.v1 import message_pb2, trajectory_pb2
 
 
 @pytest.fixture
@@ -26,36 +23,6 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
     store = SqlStore(tmp_path / "executor.db")
     yield store
     store.close()
-
-
-def task(task_id: str = "", instruction: str = "open box 17", rollouts: int = 2) -> task_pb2.Task:
-    agent = task_pb2.AgentSpec(kind="tool_agent")
-    return task_pb2.Task(id=task_id, instruction=instruction, agent=agent, rollouts=rollouts)
-
-
-def node(slots: int) -> Node:
-    return Node("n", "1", slots, frozenset({"tool_agent"}))
-
-
-def give(executor: Executor, slots: int, *, write: bool = True) -> list[Lease]:
-    """Has a node of so many slots take what waits."""
-    executor.scheduler.register(node(slots), [], 0.0)
-    leases = executor.scheduler.dispatch(0.0)
-    if write:
-        Assignments(executor, {}).give(leases)
-    return leases
-
-
-def end(executor: Executor, *lease_ids: str) -> None:
-    """The node finishes."""
-    for lease_id in lease_ids:
-        rollout = executor.scheduler.finish(lease_id, "n")
-        assert rollout is not None
-        executor.end([Ended(rollout, trajectory_pb2.OUTCOME_FINISHED, 1.0, b"")])
-
-
-def open_tasks(store: SqlStore) -> set[str]:
-    return {stored.task_id for stored in store.open_tasks()}
 
 
 async def test_a_repeated_submit_changes_nothing(store: SqlStore) -> None:

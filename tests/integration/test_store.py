@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from sqlalchemy import Connection
 
 from practicum.common.errors import ConfigError
-from practicum.executor.delivery.retention import ExpireConsumers, Keep, Prune
+from practicum.executor.delivery.retention import ExpireConsumers, Prune
 from practicum.executor.leadership.lease import LostLeadership
 from practicum.executor.store.batch import Batch, TasksKnown
 from practicum.executor.store.changes import BuryTasks, Consumer, DeadLetter, ForgetConsumer, OpenConsumer, Requeue
@@ -185,18 +186,17 @@ def test_only_what_every_consumer_acked_is_pruned(store: SqlStore) -> None:
     for number in range(1, 5):
         commit(store, lambda batch, n=number: batch.end_rollout(result_row(n, 1, n - 1), b"result"))
         commit(store, lambda batch, n=number: batch.messages.append(JournalRow(f"t/{n - 1}", 1, "m", b"")))
-    all_stale, half = Prune(Keep(seconds=-1.0)), Prune(Keep(size_bytes=12))
-    assert commit(store, lambda batch: batch.make(all_stale)) == [0]
+    all_stale, half = Prune(math.inf, 0), Prune(-math.inf, store.stored_bytes() - 12)
+    assert commit(store, lambda batch: batch.make(all_stale)) == [(0, 0)]
     for name, cursor in (("ahead", group_cursor(4)), ("behind", trajectory_cursor(3))):
         commit(store, lambda batch, n=name, c=cursor: batch.make(OpenConsumer(Consumer(n, b"", c))))
-    assert commit(store, lambda batch: batch.make(half)) == [2]
-    assert commit(store, lambda batch: batch.make(half)) == [0]
+    assert commit(store, lambda batch: batch.make(half)) == [(2, 12)]
+    assert store.stored_bytes() == 12
     assert [r.number for r in store.results_after(0, 10)] == [3, 4]
-    assert commit(store, lambda batch: batch.make(all_stale)) == [
-        0
-    ]  # `behind` has its third event, and not what follows.
+    nothing = commit(store, lambda batch: batch.make(all_stale))
+    assert nothing == [(0, 0)]  # `behind` has its third event, and not what follows.
     commit(store, lambda batch: batch.acks.update({"behind": group_cursor(3)}))
-    assert commit(store, lambda batch: batch.make(all_stale)) == [1]
+    assert commit(store, lambda batch: batch.make(all_stale)) == [(1, 6)]
     assert [store.journal(f"t/{place}", 1, 1) != [] for place in range(4)] == [False, False, False, True]
     assert [e.state for e in store.tasks(["t"])[0].ended] == ["done"] * 4
 

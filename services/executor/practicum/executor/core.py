@@ -20,7 +20,7 @@ from practicum.executor.observing.events import OUTCOMES, detailed, ids_of, tell
 from practicum.executor.observing.tally import Tally
 from practicum.executor.scheduling.scheduler import Rollout, Scheduler
 from practicum.executor.sessions.journal import Journal
-from practicum.executor.store.changes import TOMBSTONE_SECONDS, BuryTasks
+from practicum.executor.store.changes import BuryTasks
 from practicum.executor.store.labels import matches
 from practicum.executor.store.results import Recent, Result
 from practicum.executor.store.rows import ResultRow
@@ -29,10 +29,12 @@ from practicum.executor.store.writer import Writer
 from practicum.executor.tasks.backlog import USABLE, Backlog, OpenTask, Recovery, place_of, rollout_ids
 from practicum.executor.tasks.intake import MAX_BACKLOG, Intake
 from practicum.executor.tasks.outcomes import Ended, ended_here
+from practicum.executor.tasks.tombstones import Tombstones
 from practicum.v1 import message_pb2, task_pb2, trajectory_pb2
 
 log = structlog.get_logger(__name__)
 
+CANCEL_AT_ONCE = 500
 CUT = message_pb2.ErrorPayload(reason="STRAGGLER_CUT", detail="enough rollouts of its group had ended")
 
 
@@ -80,8 +82,11 @@ class Executor:
             last_number=tasks,
             max_backlog=settings.max_backlog,
             queue_limits=settings.queue_limits,
+            withdrawn=self.journal.ended,
         )
-        self._tombstones = store.tombstones()
+        self.tombstones = Tombstones(store.tombstones())
+        self.returning: dict[str, asyncio.Future[None]] = {}
+        """Tasks whose dead letters are being put back, with what to wait for before they are cancelled."""
         self._ending: set[str] = set()
         with collector_paused():
             recovery = Recovery(self.backlog, self.scheduler, store.attempts())
@@ -100,7 +105,7 @@ class Executor:
     ) -> list[tuple[str, list[str]]]:
         """Accepts tasks durably; repeats of the same body change nothing. Returns their ids and their rollouts'."""
         accepted = await self.intake.accept(tasks, request_id, traceparent)
-        if early := [task_id for task_id in accepted.new if self._tombstones.get(task_id, 0.0) > time.time()]:
+        if early := self.tombstones.of(accepted.new, time.time()):
             self._cancel(early, "cancelled before it was submitted")
         self.work.set()
         for kept in accepted.waits:
@@ -109,14 +114,20 @@ class Executor:
 
     async def cancel(self, task_ids: Iterable[str], labels: Mapping[str, str], reason: str) -> int:
         """Cancels what has not ended of these tasks, and of those with all these labels. Returns how many rollouts."""
-        named, open_tasks = set(task_ids), self.backlog.tasks
+        unknown = set(task_ids)
+        named = set(unknown)
         if labels:
-            named |= {task_id for task_id, task in open_tasks.items() if matches(task.labels, labels)}
-        batch = self.writer.gather()
-        if unknown := sorted(named - open_tasks.keys()):
-            self._bury(unknown)
-        cancelled = self._cancel(sorted(named & open_tasks.keys()), reason)
-        await asyncio.shield(batch.done())
+            named |= {task_id for task_id, task in self.backlog.tasks.items() if matches(task.labels, labels)}
+        if returning := {self.returning[task_id] for task_id in named & self.returning.keys()}:
+            await asyncio.wait(returning)
+        unknown -= self.backlog.tasks.keys()
+        cancelled = await self._cancel_all(sorted(named - unknown), reason)
+        if unknown:
+            unknown -= await asyncio.to_thread(self.store.known_ids, list(unknown))
+            late = unknown & self.backlog.tasks.keys()
+            cancelled += self._cancel(sorted(late), reason)
+            self._bury(sorted(unknown - late))
+        await asyncio.shield(self.writer.gather().done())
         log.info("tasks_cancelled", tasks=len(named), rollouts=cancelled, unknown=len(unknown))
         return cancelled
 
@@ -131,7 +142,7 @@ class Executor:
             results.append(result)
             batch.end_rollout(result_row(end, result, task, now), end.body)
             self._ending.add(result.rollout_id)
-        batch.then(lambda: self._kept([result for result in results if batch.holds(result.number)]))
+        batch.then(lambda: self._kept(results, [result for result in results if batch.holds(result.number)]))
         if detailed():
             lines = [self._line_of(end) for end in ended]
             batch.then(lambda: tell("rollout_ended", lines))
@@ -143,8 +154,9 @@ class Executor:
         self, rollouts: Iterable[Rollout], outcome: trajectory_pb2.Outcome.ValueType, error: message_pb2.ErrorPayload
     ) -> None:
         """Ends rollouts that no node will end."""
-        tasks = self.backlog.tasks
-        self.end([ended_here(r, tasks[r.task_id].task, outcome, error) for r in rollouts])
+        rollouts = list(rollouts)
+        tasks = {task_id: self.backlog.tasks[task_id].task for task_id in {rollout.task_id for rollout in rollouts}}
+        self.end([ended_here(rollout, tasks[rollout.task_id], outcome, error) for rollout in rollouts])
 
     def has_open(self, rollout_id: str) -> bool:
         """Whether a rollout waits, runs, or has ended without being on disk yet."""
@@ -161,10 +173,11 @@ class Executor:
         outcome = OUTCOMES.get(end.outcome, str(end.outcome))
         return ids_of(end.rollout, self.backlog.tasks[end.rollout.task_id].traceparent) | {"outcome": outcome}
 
-    def _kept(self, results: Sequence[Result]) -> None:
+    def _kept(self, decided: Sequence[Result], results: Sequence[Result]) -> None:
+        """`results`: those that are on disk; the others are of tasks that the store did not take."""
         self.recent.add(results)
         self.tally.ended(results)
-        self._ending.difference_update(result.rollout_id for result in results)
+        self._ending.difference_update(result.rollout_id for result in decided)
         self.journal.ended(result.rollout_id for result in results)
         for result in results:
             if (task := self.backlog.tasks.get(result.task_id)) is not None:
@@ -179,6 +192,17 @@ class Executor:
         task.usable += 1
         stragglers = self.scheduler.stragglers(task.task_id, usable=task.usable, after_usable=task.cutoff)
         self._cancel_rollouts([self.scheduler.rollouts[rollout_id] for rollout_id in stragglers], CUT)
+
+    async def _cancel_all(self, task_ids: Iterable[str], reason: str) -> int:
+        """Cancels those of these tasks that are open; others have their turn between."""
+        cancelled = since = 0
+        for task_id in task_ids:
+            count = self._cancel([task_id], reason)
+            cancelled, since = cancelled + count, since + count
+            if since >= CANCEL_AT_ONCE:
+                since = 0
+                await asyncio.sleep(0)
+        return cancelled
 
     def _cancel(self, task_ids: Iterable[str], reason: str) -> int:
         scheduler = self.scheduler
@@ -196,10 +220,9 @@ class Executor:
 
     def _bury(self, task_ids: Sequence[str]) -> None:
         """Remembers cancels of tasks that are not known yet."""
-        now = time.time()
-        until = now + TOMBSTONE_SECONDS
-        self._tombstones = {k: v for k, v in self._tombstones.items() if v > now} | dict.fromkeys(task_ids, until)
-        self.writer.gather().make(BuryTasks(task_ids, until))
+        if task_ids:
+            until = self.tombstones.add(task_ids, time.time())
+            self.writer.gather().make(BuryTasks(task_ids, until))
 
 
 def lease_ids() -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,20 +41,20 @@ class Submit:
     withdraw: Withdraw
     kept: asyncio.Future[None]
 
-    def refuse(self, error: Exception) -> set[int]:
-        """None is taken."""
-        numbers = self.drop(self.rows)
+    def refuse(self, error: Exception) -> list[TaskRow]:
+        """None is taken. Returns them."""
+        rows = self.drop(self.rows)
         if not self.kept.done():
             self.kept.set_exception(error)
             self.kept.exception()  # Whoever waited may have gone: it is nobody's then.
-        return numbers
+        return rows
 
-    def drop(self, rows: Sequence[TaskRow]) -> set[int]:
-        """These are not taken. Returns their numbers."""
+    def drop(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
+        """These are not taken. Returns them."""
         self.withdraw(rows)
         numbers = {row.number for row in rows}
         self.rows = [row for row in self.rows if row.number not in numbers]
-        return numbers
+        return list(rows)
 
 
 @dataclass(slots=True)
@@ -158,30 +158,35 @@ class Batch:
         for effect in self._effects:
             effect()
 
-    def refuse_tasks(self, error: Exception) -> set[int]:
-        """Takes the new tasks out again, and tells their submitters. Returns the numbers of the tasks."""
+    def refuse_tasks(self, error: Exception) -> list[TaskRow]:
+        """Takes the new tasks out again, and tells their submitters. Returns the tasks."""
         submits, self._submits = self._submits, []
-        return {number for submit in submits for number in submit.refuse(error)}
+        return [row for submit in submits for row in submit.refuse(error)]
 
-    def reject_known(self, known: Mapping[str, bytes]) -> set[int]:
+    def reject_known(self, known: Mapping[str, bytes]) -> list[TaskRow]:
         """Takes tasks out whose ids are taken: repeats of the same body, and all of a submit with another body."""
-        rejected: set[int] = set()
+        rejected: list[TaskRow] = []
         for submit in list(self._submits):
             taken = [row for row in submit.rows if row.task_id in known]
             if other := [row.task_id for row in taken if known[row.task_id] != row.body]:
                 self._submits.remove(submit)
-                rejected |= submit.refuse(reused(other[0]))
+                rejected += submit.refuse(reused(other[0]))
             elif taken:
-                rejected |= submit.drop(taken)
+                rejected += submit.drop(taken)
         return rejected
 
-    def forget(self, task_numbers: Collection[int]) -> None:
-        """Takes out what was decided of tasks that were not taken."""
-        self.attempts = {place: row for place, row in self.attempts.items() if place[0] not in task_numbers}
-        self.ended = [place for place in self.ended if place[0] not in task_numbers]
-        self.results = {n: row for n, row in self.results.items() if row.task_number not in task_numbers}
+    def forget(self, tasks: Sequence[TaskRow]) -> None:
+        """Takes out what was decided of tasks that were not taken, and what was said in them."""
+        if not tasks:
+            return
+        numbers = {task.number for task in tasks}
+        sessions = {f"{task.task_id}/{place}" for task in tasks for place in range(task.rollouts)}
+        self.attempts = {place: row for place, row in self.attempts.items() if place[0] not in numbers}
+        self.ended = [place for place in self.ended if place[0] not in numbers]
+        self.results = {n: row for n, row in self.results.items() if row.task_number not in numbers}
         self.trajectories = {n: row for n, row in self.trajectories.items() if n in self.results}
-        self.closed = [number for number in self.closed if number not in task_numbers]
+        self.closed = [number for number in self.closed if number not in numbers]
+        self.messages = [row for row in self.messages if row.session_id not in sessions]
 
 
 def reused(task_id: str) -> AlreadyExists:

@@ -13,8 +13,6 @@ from sqlalchemy.engine import Connection
 from practicum.executor.store.cursors import end_of
 from practicum.executor.store.tables import ATTEMPTS, CONSUMERS, COUNTERS, RESULTS, TASKS, TOMBSTONES, TRAJECTORIES
 
-TOMBSTONE_SECONDS = 3600.0
-
 
 class Change(Protocol):
     """A change; runs in the writer's thread. Made twice it is as if made once."""

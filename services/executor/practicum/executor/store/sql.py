@@ -130,8 +130,8 @@ class SqlStore:
         return tasks, max([results, *(row.value for row in kept)])
 
     def tombstones(self) -> dict[str, float]:
-        """Tasks that were cancelled before they were submitted, with when that is forgotten."""
-        query = select(TOMBSTONES).where(TOMBSTONES.c.expires_at > time.time())
+        """Tasks that were cancelled before they were submitted, with when that is forgotten; the oldest first."""
+        query = select(TOMBSTONES).where(TOMBSTONES.c.expires_at > time.time()).order_by(TOMBSTONES.c.expires_at)
         return {row.task_id: row.expires_at for row in self._rows(query)}
 
     def results_after(self, cursor: int, limit: int, *, rollout_ids: Sequence[str] = ()) -> list[Result]:
@@ -153,6 +153,16 @@ class SqlStore:
         """The serialized Tasks of those ids that were ever accepted."""
         query = select(TASKS.c.task_id, TASKS.c.body).where(TASKS.c.task_id.in_(task_ids))
         return {row.task_id: row.body for row in self._rows(query)}
+
+    def known_ids(self, task_ids: Sequence[str]) -> set[str]:
+        """Those of these ids that were ever accepted."""
+        return {row.task_id for row in self._rows(select(TASKS.c.task_id).where(TASKS.c.task_id.in_(task_ids)))}
+
+    def stored_bytes(self) -> int:
+        """Bytes of all trajectories that are stored."""
+        stored = TRAJECTORIES.join(RESULTS, TRAJECTORIES.c.number == RESULTS.c.number)
+        size = select(func.coalesce(func.sum(RESULTS.c.size_bytes), 0)).select_from(stored)
+        return int(self._rows(size)[0][0])
 
     def tasks(self, task_ids: Sequence[str]) -> list[StoredTask]:
         """Those of these tasks that are known, in order of submission."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
@@ -14,6 +14,7 @@ from practicum.common.errors import Unavailable
 from practicum.executor.store.batch import Batch, TasksKnown
 from practicum.executor.store.changes import Change
 from practicum.executor.store.commits import Commits
+from practicum.executor.store.rows import TaskRow
 from practicum.executor.store.sql import SqlStore, StoreFailed
 
 log = structlog.get_logger(__name__)
@@ -88,6 +89,7 @@ class Writer:
 
     async def _commit(self, batch: Batch) -> None:
         """Commits until it succeeds; at shutdown once, since nodes were not acked and send what was not kept again."""
+        uncertain = False
         while True:
             began = perf_counter()
             try:
@@ -97,7 +99,8 @@ class Writer:
             except StoreFailed as error:
                 self.commits.failed += 1
                 log.error("store_failed", reason=str(error))
-                self._refuse(error, batch)
+                uncertain |= error.uncertain  # For good: a later failure says nothing of an earlier commit.
+                self._refuse(error, batch, uncertain=uncertain)
                 if self._closing:
                     return
                 await asyncio.sleep(RETRY_SECONDS)
@@ -107,17 +110,17 @@ class Writer:
                 batch.written(answers)
                 return
 
-    def _refuse(self, error: StoreFailed, batch: Batch) -> None:
+    def _refuse(self, error: StoreFailed, batch: Batch, *, uncertain: bool) -> None:
         """Refuses new tasks; not those that may be on disk, whose submitters wait until that is known."""
         refused = self._batch.refuse_tasks(refusal(error))
-        if not error.uncertain:
-            refused |= batch.refuse_tasks(refusal(error))
+        if not uncertain:
+            refused += batch.refuse_tasks(refusal(error))
         self._forget(refused, batch)
 
-    def _forget(self, task_numbers: Collection[int], batch: Batch) -> None:
+    def _forget(self, tasks: Sequence[TaskRow], batch: Batch) -> None:
         """Takes what was decided of tasks that were not taken out of what is written now, and next."""
-        batch.forget(task_numbers)
-        self._batch.forget(task_numbers)
+        batch.forget(tasks)
+        self._batch.forget(tasks)
 
 
 def refusal(error: StoreFailed) -> Unavailable:

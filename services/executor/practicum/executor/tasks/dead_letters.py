@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from practicum.common.errors import InvalidArgument, NotFound
 from practicum.executor.core import Executor
@@ -51,6 +52,23 @@ class DeadLetters:
         letters = {task.task_id: dead_letters(task) for task in tasks}
         tasks = [task for task in tasks if letters[task.task_id]]
         self._executor.intake.make_room([wanted(task, len(letters[task.task_id])) for task in tasks])
+        with self._returning([task.task_id for task in tasks]):
+            await self._return(tasks, letters)
+        return sum(map(len, letters.values()))
+
+    @contextmanager
+    def _returning(self, task_ids: Sequence[str]) -> Iterator[None]:
+        """Meanwhile these tasks are known and have nothing that could be cancelled: cancels wait."""
+        returned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._executor.returning.update(dict.fromkeys(task_ids, returned))
+        try:
+            yield
+        finally:
+            for task_id in task_ids:
+                del self._executor.returning[task_id]
+            returned.set_result(None)
+
+    async def _return(self, tasks: Sequence[StoredTask], letters: Mapping[str, Sequence[DeadLetter]]) -> None:
         for task in tasks:
             self._reopen(task, len(letters[task.task_id]))
         all_letters = [letter for of_task in letters.values() for letter in of_task]
@@ -60,7 +78,6 @@ class DeadLetters:
         for task in tasks:
             self._schedule(task, letters[task.task_id])
         self._executor.work.set()
-        return len(all_letters)
 
     def _reopen(self, task: StoredTask, count: int) -> None:
         """Before the change is made: the group must not complete while its dead letters come back."""

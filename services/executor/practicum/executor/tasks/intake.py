@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from practicum.common.errors import ResourceExhausted
@@ -49,7 +49,9 @@ class Intake:
         last_number: int,
         max_backlog: int = MAX_BACKLOG,
         queue_limits: Mapping[str, int] | None = None,
+        withdrawn: Callable[[Sequence[str]], None] = lambda rollout_ids: None,
     ) -> None:
+        """`withdrawn` is told of rollouts whose tasks the store did not take after all."""
         self._store = store
         self._writer = writer
         self._backlog = backlog
@@ -57,6 +59,7 @@ class Intake:
         self._last_number = last_number
         self.max_backlog = max_backlog
         self.queue_limits = queue_limits or {}
+        self._withdrawn = withdrawn
 
     async def accept(self, tasks: Sequence[task_pb2.Task], request_id: str, traceparent: str) -> Accepted:
         """Checks tasks, gives them ids, and takes on those that are new, at once; nobody is to be told before `kept`.
@@ -70,8 +73,10 @@ class Intake:
         new, repeats = self._divide(tasks)
         try:
             self.make_room([offer.task for offer in new])
-        except ResourceExhausted:
-            new = await self._without_known(new)  # A repeat of what ended adds nothing to a full backlog.
+        except ResourceExhausted:  # A repeat of what ended adds nothing to a full backlog.
+            known = await asyncio.to_thread(self._store.known_bodies, [offer.task.id for offer in new])
+            new, repeats = self._divide(tasks)  # Others may have submitted the same meanwhile.
+            new = without_known(new, known)
             self.make_room([offer.task for offer in new])
         waits = [kept for task in repeats if (kept := task.kept) is not None]
         if new:
@@ -113,12 +118,6 @@ class Intake:
                 repeats.append(standing)
         return list(new.values()), repeats
 
-    async def _without_known(self, offered: Sequence[Offered]) -> list[Offered]:
-        known = await asyncio.to_thread(self._store.known_bodies, [offer.task.id for offer in offered])
-        if conflicts := [o.task.id for o in offered if known.get(o.task.id, o.body) != o.body]:
-            raise reused(conflicts[0])
-        return [offer for offer in offered if offer.task.id not in known and offer.task.id not in self._backlog.tasks]
-
     def _take_on(self, new: Sequence[Offered], traceparent: str) -> asyncio.Future[None]:
         now, wall = time.monotonic(), time.time()
         rows = [self._row(offer, traceparent, wall) for offer in new]
@@ -148,8 +147,17 @@ class Intake:
         for row in rows:
             if (task := self._backlog.tasks.get(row.task_id)) is not None and task.number == row.number:
                 del self._backlog.tasks[row.task_id]
-            for rollout_id in rollout_ids(row.task_id, row.rollouts):
+            ids = rollout_ids(row.task_id, row.rollouts)
+            for rollout_id in ids:
                 self._scheduler.cancel(rollout_id)
+            self._withdrawn(ids)
+
+
+def without_known(offered: Sequence[Offered], known: Mapping[str, bytes]) -> list[Offered]:
+    """Those that are new; raises AlreadyExists when one has the id of another that is known."""
+    if conflicts := [o.task.id for o in offered if known.get(o.task.id, o.body) != o.body]:
+        raise reused(conflicts[0])
+    return [offer for offer in offered if offer.task.id not in known]
 
 
 def make_id(request_id: str, index: int) -> str:
