@@ -14,6 +14,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from urllib.error import URLError
@@ -88,7 +89,8 @@ async def main() -> None:
     url = f"http://127.0.0.1:{port}"
     command = ("-m", "agentlightning.server", "host=127.0.0.1", f"port={port}")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with programs([command], **quiet) as [server]:
+    # In a folder of its own: it writes logs where it stands.
+    with tempfile.TemporaryDirectory() as folder, programs([command], cwd=folder, **quiet) as [server]:
         wait_healthy(url, server)
         with children([("-m", "rivals.agent_lightning", url)]) as [controller]:
             async with AgentLightningAsyncClient(base_url=url, limits=LIMITS, timeout=60) as api:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import Column, Select, func, select, tuple_
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import DatabaseError, OperationalError
 
@@ -35,6 +35,13 @@ from practicum.executor.store.tables import (
     TRAJECTORIES,
 )
 
+# A page has about so many bytes, however many rows it may have.
+PAGE_BYTES = 4 * 1024 * 1024
+ROWS_AT_ONCE = 16
+# Results whose trajectory is kept.
+STORED = RESULTS.join(TASKS, TASKS.c.number == RESULTS.c.task_number).join(
+    TRAJECTORIES, TRAJECTORIES.c.number == RESULTS.c.number
+)
 PLACE = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
@@ -134,19 +141,20 @@ class SqlStore:
         query = select(TOMBSTONES).where(TOMBSTONES.c.expires_at > time.time()).order_by(TOMBSTONES.c.expires_at)
         return {row.task_id: row.expires_at for row in self._rows(query)}
 
-    def results_after(self, cursor: int, limit: int, *, rollout_ids: Sequence[str] = ()) -> list[Result]:
-        """Results of which something comes after a cursor, in order of completion; only of these rollouts if given."""
-        tables = RESULTS.join(TASKS, TASKS.c.number == RESULTS.c.task_number)
-        columns = (RESULTS, TASKS.c.task_id, TASKS.c.queue, TASKS.c.labels_json, TASKS.c.rollouts, TRAJECTORIES.c.body)
-        query = (
-            select(*columns)
-            .select_from(tables.join(TRAJECTORIES, TRAJECTORIES.c.number == RESULTS.c.number))
-            .where(RESULTS.c.number >= first_after(cursor))
-            .order_by(RESULTS.c.number)
-            .limit(limit)
-        )
+    def results_after(
+        self, cursor: int, limit: int, *, rollout_ids: Sequence[str] = (), max_bytes: int = PAGE_BYTES
+    ) -> list[Result]:
+        """Results of which something comes after a cursor, in order of completion; only of these rollouts if given.
+
+        So many at most, and none after those that have so many bytes.
+        """
+        wanted = RESULTS.c.number >= first_after(cursor)
         if rollout_ids:
-            query = query.where(tuple_(TASKS.c.task_id, RESULTS.c.place).in_(split(rollout_ids)))
+            wanted &= tuple_(TASKS.c.task_id, RESULTS.c.place).in_(split(rollout_ids))
+        sizes = select(RESULTS.c.number, RESULTS.c.size_bytes).select_from(STORED).where(wanted)
+        numbers = within(sizes.order_by(RESULTS.c.number).limit(limit), RESULTS.c.number, max_bytes)
+        columns = (RESULTS, TASKS.c.task_id, TASKS.c.queue, TASKS.c.labels_json, TASKS.c.rollouts, TRAJECTORIES.c.body)
+        query = select(*columns).select_from(STORED).where(RESULTS.c.number.in_(numbers)).order_by(RESULTS.c.number)
         return [result_of(row) for row in self._rows(query)]
 
     def known_bodies(self, task_ids: Sequence[str]) -> dict[str, bytes]:
@@ -168,23 +176,43 @@ class SqlStore:
         """Those of these tasks that are known, in order of submission."""
         return self._tasks(select(TASKS).where(TASKS.c.task_id.in_(task_ids)).order_by(TASKS.c.number))
 
-    def tasks_before(self, number: int, limit: int, *, states: Sequence[str] = ()) -> list[StoredTask]:
-        """Tasks submitted before one, newest first; only those with a rollout that ended so, if states are given."""
-        query = select(TASKS).where(TASKS.c.number < number).order_by(TASKS.c.number.desc()).limit(limit)
+    def tasks_before(
+        self, number: int, limit: int, *, states: Sequence[str] = (), max_bytes: int = PAGE_BYTES
+    ) -> list[StoredTask]:
+        """Tasks submitted before one, newest first; only those with a rollout that ended so, if states are given.
+
+        So many at most, and none after those that have so many bytes.
+        """
+        sizes = select(TASKS.c.number, func.length(TASKS.c.body).label("size_bytes")).where(TASKS.c.number < number)
         if states:
             of_state = select(RESULTS.c.task_number).where(RESULTS.c.state.in_(states))
-            query = query.where(TASKS.c.number.in_(of_state))
-        return self._tasks(query)
+            sizes = sizes.where(TASKS.c.number.in_(of_state))
+        numbers = within(sizes.order_by(TASKS.c.number.desc()).limit(limit), TASKS.c.number, max_bytes, rising=False)
+        return self._tasks(select(TASKS).where(TASKS.c.number.in_(numbers)).order_by(TASKS.c.number.desc()))
 
-    def journal(self, session_id: str, from_sequence: int, limit: int) -> list[tuple[int, bytes]]:
-        """Messages (sequence, serialized) of a session from a place on."""
+    def journal(
+        self, session_id: str, from_sequence: int, limit: int, *, max_bytes: int = PAGE_BYTES
+    ) -> list[tuple[int, bytes]]:
+        """Messages (sequence, serialized) of a session from a place on.
+
+        So many at most, and none after those that have so many bytes.
+        """
         query = (
             select(JOURNAL.c.sequence, JOURNAL.c.body)
             .where(JOURNAL.c.session_id == session_id, JOURNAL.c.sequence >= from_sequence)
             .order_by(JOURNAL.c.sequence)
             .limit(limit)
         )
-        return [(row.sequence, row.body) for row in self._rows(query)]
+        # A few rows at a time: to sum sizes first, as for the others, would triple what each watcher costs.
+        options = {"stream_results": True, "max_row_buffer": ROWS_AT_ONCE}
+        messages, left = [], max_bytes
+        with self._engine.connect() as connection, connection.execute(query, execution_options=options) as rows:
+            for sequence, body in rows:
+                messages.append((sequence, body))
+                left -= len(body)
+                if left <= 0:
+                    break
+        return messages
 
     def spoken(self, session_ids: Sequence[str]) -> set[str]:
         """Those of these sessions in which something was said."""
@@ -242,6 +270,18 @@ class SqlStore:
             StoredTask(number, task_id, queue, labels_of(labels), trace, rollouts, at, body, ended[number])
             for number, task_id, queue, labels, trace, rollouts, at, _, body in rows
         ]
+
+
+def within(sizes: Select[Any], key: Column[Any], max_bytes: int, *, rising: bool = True) -> Select[Any]:
+    """The keys of a page's rows up to so many bytes, and always the first. `sizes`: keys and `size_bytes`, in order.
+
+    Rows are counted before they are read: a page of large ones would fill the memory.
+    """
+    page = sizes.subquery()
+    place = page.c[key.name]
+    before = func.sum(page.c.size_bytes).over(order_by=place if rising else place.desc()) - page.c.size_bytes
+    summed = select(place, before.label("before")).subquery()
+    return select(summed.c[key.name]).where(summed.c.before < max_bytes)
 
 
 def result_of(row: Row[Any]) -> Result:

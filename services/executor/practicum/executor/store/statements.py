@@ -7,7 +7,7 @@ with a busy event loop beside, a row took 4.8 ms by `executemany` and 0.07 ms so
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from sqlalchemy import BindParameter, Table, and_, bindparam, delete, false, or_, select, update
@@ -34,19 +34,26 @@ Row = tuple[Any, ...]
 class Many:
     """A statement for any number of rows, in executions of a few sizes, so that the driver knows each already."""
 
-    def __init__(self, text_of: Callable[[int], str]) -> None:
-        """`text_of`: the statement for so many rows."""
-        self._text_of = text_of
+    def __init__(self, one: str, two: str) -> None:
+        """The statement for one row, and for two. What the second has more is what each further row takes: to have
+        SQLAlchemy write them out for 256 rows took a third of a second."""
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
+        self._begin, self._end = one[:same], one[same:]
+        self._further = two[same : len(two) - len(self._end)]
         self._texts: dict[int, str] = {}
+
+    def text(self, rows: int) -> str:
+        """The statement for so many rows."""
+        if rows not in self._texts:
+            self._texts[rows] = self._begin + self._further * (rows - 1) + self._end
+        return self._texts[rows]
 
     def execute(self, cursor: DBAPICursor, rows: Sequence[Row]) -> int:
         """Returns how many rows were changed."""
         start = changed = 0
         while start < len(rows):
             size = min(1 << ((len(rows) - start).bit_length() - 1), MAX_ROWS)
-            if size not in self._texts:
-                self._texts[size] = self._text_of(size)
-            cursor.execute(self._texts[size], tuple(chain.from_iterable(rows[start : start + size])))
+            cursor.execute(self.text(size), tuple(chain.from_iterable(rows[start : start + size])))
             changed += cursor.rowcount
             start += size
         return changed
@@ -89,7 +96,7 @@ class Statements:
         return INSERTS[self._dialect.name](table).values(rows)
 
     def _many(self, statement_of: Callable[[int], ClauseElement]) -> Many:
-        return Many(lambda count: self._text(statement_of(count)))
+        return Many(self._text(statement_of(1)), self._text(statement_of(2)))
 
     def _text(self, statement: ClauseElement) -> str:
         return str(statement.compile(dialect=self._dialect))
