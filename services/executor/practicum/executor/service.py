@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -21,11 +20,11 @@ from practicum.executor.delivery.filters import Wanted, filter_faults, label_fau
 from practicum.executor.delivery.trajectories import frames, pieces, put_all
 from practicum.executor.dispatching.dispatcher import Dispatcher
 from practicum.executor.observing.events import traced
+from practicum.executor.observing.listing import LAST_NUMBER, list_tasks
 from practicum.executor.observing.tracing import traceparent_of
-from practicum.executor.observing.views import ENDED, node_info, queue_stats, task_status
+from practicum.executor.observing.views import node_info, queue_stats, task_status
 from practicum.executor.sessions.journal import MAX_SEQUENCE
 from practicum.executor.store.cursors import end_of
-from practicum.executor.store.labels import matches
 from practicum.executor.tasks.dead_letters import DeadLetters
 from practicum.executor.tasks.validation import MAX_TASKS, TASK_ID, check_ids
 from practicum.v1 import executor_pb2, executor_pb2_grpc
@@ -33,10 +32,6 @@ from practicum.v1 import executor_pb2, executor_pb2_grpc
 log = structlog.get_logger(__name__)
 
 Context = aio.ServicerContext[Any, Any]
-MAX_PAGE_SIZE = 1_000
-DEFAULT_PAGE_SIZE = 100
-LAST_NUMBER = 2**62
-OPEN_STATES = {executor_pb2.ROLLOUT_STATE_QUEUED, executor_pb2.ROLLOUT_STATE_RUNNING}
 
 
 class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
@@ -75,16 +70,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
     ) -> executor_pb2.ListTasksResponse:
         """Lists tasks, a page at a time."""
         check_labels(request.labels)
-        before, size = page_of(request)
-        found: list[tuple[int, executor_pb2.TaskStatus]] = []
-        read = partial(self._executor.store.tasks_before, states=ended_states(request.states))
-        while len(found) <= size and (rows := await asyncio.to_thread(read, before, MAX_PAGE_SIZE)):
-            wanted = (row for row in rows if matches(row.labels, request.labels))
-            statuses = ((row.number, task_status(self._executor, row)) for row in wanted)
-            found += [(number, status) for number, status in statuses if in_states(status, request.states)]
-            before = rows[-1].number
-        token = str(found[size - 1][0]) if len(found) > size else ""
-        return executor_pb2.ListTasksResponse(tasks=[status for _, status in found[:size]], next_page_token=token)
+        return await list_tasks(self._executor, request)
 
     async def CancelTasks(
         self, request: executor_pb2.CancelTasksRequest, context: Context
@@ -208,16 +194,6 @@ async def steer(stream: ConsumerStream, requests: AsyncIterator[executor_pb2.Str
                 raise InvalidArgument({"open": "came before; a stream opens once, in its first frame"})
 
 
-def ended_states(states: Sequence[executor_pb2.RolloutState.ValueType]) -> list[str]:
-    """What the store may select by: nothing when rollouts that have not ended are wanted too."""
-    return [name for name, state in ENDED.items() if state in states] if not OPEN_STATES & set(states) else []
-
-
-def in_states(status: executor_pb2.TaskStatus, states: Sequence[executor_pb2.RolloutState.ValueType]) -> bool:
-    """Whether one of a task's rollouts is in one of these states; any will do when none are given."""
-    return not states or any(rollout.state in states for rollout in status.rollouts)
-
-
 def check_query(request: executor_pb2.QueryTrajectoriesRequest) -> None:
     """Raises InvalidArgument with every field that is wrong."""
     wrong = dict(filter_faults(request.filter))
@@ -233,13 +209,3 @@ def check_labels(labels: Mapping[str, str]) -> None:
     """Raises InvalidArgument when there are too many to look for."""
     if wrong := dict(label_faults(labels)):
         raise InvalidArgument(wrong)
-
-
-def page_of(request: executor_pb2.ListTasksRequest) -> tuple[int, int]:
-    """Where a page begins, and its size."""
-    if request.page_token and not re.fullmatch(r"[0-9]{1,18}", request.page_token):
-        raise InvalidArgument({"page_token": "is not one of ours; give `next_page_token` of the last answer"})
-    size = request.page_size or DEFAULT_PAGE_SIZE
-    if not 1 <= size <= MAX_PAGE_SIZE:
-        raise InvalidArgument({"page_size": f"is {size}; give 1 to {MAX_PAGE_SIZE}, or 0 for {DEFAULT_PAGE_SIZE}"})
-    return int(request.page_token or LAST_NUMBER), size
