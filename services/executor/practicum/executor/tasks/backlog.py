@@ -14,6 +14,7 @@ from practicum.executor.store.rows import AttemptRow
 from practicum.executor.store.sql import StoredTask
 from practicum.v1 import task_pb2, trajectory_pb2
 
+NO_LABELS: frozenset[tuple[str, str]] = frozenset()
 DEFAULT_ATTEMPTS = 3
 DEFAULT_BACKOFF_SECONDS = 0.2
 USABLE = frozenset(
@@ -110,7 +111,7 @@ def make_rollouts(task: task_pb2.Task, ids: Iterable[str], *, now: float) -> lis
         attempts = task.retry.max_attempts or attempts
         backoff = seconds_of(task.retry.initial_backoff) or backoff
     schedule_by = None
-    if task.limits.HasField("schedule_deadline"):
+    if task.HasField("limits") and task.limits.HasField("schedule_deadline"):
         schedule_by = now + seconds_of(task.limits.schedule_deadline)
     return [
         Rollout(
@@ -131,7 +132,7 @@ def make_rollouts(task: task_pb2.Task, ids: Iterable[str], *, now: float) -> lis
 def requirement_of(task: task_pb2.Task) -> Requirement:
     """What a node must offer to run a task."""
     labels = task.required_node_labels
-    return Requirement(task.agent.kind, frozenset(labels.items()) if labels else frozenset())
+    return Requirement(task.agent.kind, frozenset(labels.items()) if labels else NO_LABELS)
 
 
 def cutoff_of(task: task_pb2.Task) -> int:
