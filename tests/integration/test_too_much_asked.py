@@ -7,13 +7,15 @@ from collections.abc import Callable
 import grpc
 import pytest
 from support.boxes import opening
-from support.executor_door import Stub
+from support.executor_door import Stub, task
 from support.executor_door import executor as executor
 from support.executor_door import stub as stub
 from support.saying import refused
 
 from practicum.v1 import executor_pb2 as e
+from practicum.v1 import message_pb2
 
+LONG = "ü\n" * 10_000
 MANY = [f"q{index}" for index in range(1_001)]
 LABELS = dict.fromkeys(MANY[:101], "x")
 Filter = e.TrajectoryFilter
@@ -40,6 +42,8 @@ def queried(stub: Stub, **asked: object) -> object:
         (lambda s: queried(s, labels=LABELS), ["filter.labels"]),
         (lambda s: s.ListTasks(e.ListTasksRequest(labels=LABELS)), ["labels"]),
         (lambda s: s.CancelTasks(e.CancelTasksRequest(labels=LABELS)), ["labels"]),
+        (lambda s: s.SubmitTasks(e.SubmitTasksRequest(request_id="x" * 257, tasks=[task("t")])), ["request_id"]),
+        (lambda s: s.CancelTasks(e.CancelTasksRequest(task_ids=["t"], reason="x" * 4_097)), ["reason"]),
         (lambda s: s.RequeueTasks(e.RequeueTasksRequest(labels=LABELS)), ["labels"]),
     ],
 )
@@ -53,3 +57,25 @@ def test_a_filter_that_is_too_long_is_refused(stub: Stub, call: Callable[[Stub],
 def test_a_long_filter_is_compared_quickly(stub: Stub) -> None:
     """As many as are allowed."""
     assert queried(stub, queues=MANY[:1_000], labels=dict.fromkeys(MANY[:100], "x"), outcomes=[1] * 100) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda s: s.GetTask(e.GetTaskRequest(task_id=LONG)), "TASK_UNKNOWN"),
+        (lambda s: s.DrainNode(e.DrainNodeRequest(node_id=LONG)), "NODE_UNKNOWN"),
+        (lambda s: next(s.WatchSession(e.WatchSessionRequest(session_id=LONG))), "SESSION_UNKNOWN"),
+        (lambda s: next(s.Subscribe(e.SubscribeRequest(session_id=LONG, receiver="me"))), "SESSION_UNKNOWN"),
+        (
+            lambda s: s.SendMessage(e.SendMessageRequest(message=message_pb2.Message(session_id=LONG, sender="me"))),
+            "SESSION_UNKNOWN",
+        ),
+    ],
+)
+def test_what_is_refused_is_told_however_long_its_name_is(
+    stub: Stub, call: Callable[[Stub], object], reason: str
+) -> None:
+    """The name is in the answer's trailer, and gRPC drops one that is too long."""
+    with pytest.raises(grpc.RpcError) as error:
+        call(stub)
+    assert refused(error.value) == (grpc.StatusCode.NOT_FOUND, reason, [])

@@ -10,6 +10,8 @@ from contextlib import suppress
 
 import pytest
 
+from practicum.common.logging import brief
+
 SCRIPT = """
 import structlog
 from practicum.common.logging import configure_logging
@@ -52,3 +54,12 @@ def test_a_traceback_tells_no_values_of_variables(run: object) -> None:
     text = run()
     assert "call_failed" in text and "ValueError" in text and "no such box" in text
     assert SECRET not in text and "'17'" not in text
+
+
+def test_what_others_sent_is_cut() -> None:
+    """An id of a megabyte, also in a list; not a traceback."""
+    event = {"event": "tasks_accepted", "request_id": "x" * 10**6, "tasks": 3, "ids": ["y" * 2_000, "z"]}
+    told = brief(None, "info", event)
+    assert told["request_id"] == "x" * 1_000 + "… (1000000 characters)"
+    assert [len(item) for item in told["ids"]] == [1_019, 1]
+    assert (told["event"], told["tasks"]) == ("tasks_accepted", 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import grpc
 from google.protobuf.any_pb2 import Any
@@ -11,6 +11,10 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "practicum"
+# Clients refuse trailers above 8 kB. The detail is in it twice, once with three bytes for each that is not ASCII.
+MAX_DETAIL_BYTES = 768
+MAX_VIOLATIONS_BYTES = 2_048
+MAX_NAME_BYTES = 256
 
 
 class ConfigError(Exception):
@@ -90,19 +94,41 @@ class Unavailable(PracticumError):
 
 
 def to_status(error: PracticumError) -> status_pb2.Status:
-    """The error as a Status with ErrorInfo, and BadRequest or RetryInfo where they apply."""
-    details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)]
+    """The error as a Status with ErrorInfo, and BadRequest or RetryInfo where they apply.
+
+    What callers sent may be in it, of any length: it is cut, so that the trailer is one that gRPC takes.
+    """
+    metadata = {cut(name, MAX_NAME_BYTES): cut(value, MAX_NAME_BYTES) for name, value in error.metadata.items()}
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)]
     if isinstance(error, InvalidArgument):
-        violations = [
-            error_details_pb2.BadRequest.FieldViolation(field=field, description=wrong)
-            for field, wrong in error.fields.items()
-        ]
-        details.append(error_details_pb2.BadRequest(field_violations=violations))
+        details.append(error_details_pb2.BadRequest(field_violations=violations(error.fields)))
     if error.retry_after_seconds is not None:
         delay = Duration()
         delay.FromNanoseconds(int(error.retry_after_seconds * 1e9))
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    return status_pb2.Status(code=error.code.value[0], message=error.detail, details=[pack(d) for d in details])
+    message = cut(error.detail, MAX_DETAIL_BYTES)
+    return status_pb2.Status(code=error.code.value[0], message=message, details=[pack(d) for d in details])
+
+
+def violations(fields: Mapping[str, str]) -> Iterator[error_details_pb2.BadRequest.FieldViolation]:
+    """What is wrong with the first fields, as many as there is room for."""
+    left = MAX_VIOLATIONS_BYTES
+    for field, wrong in fields.items():
+        violation = error_details_pb2.BadRequest.FieldViolation(
+            field=cut(field, MAX_NAME_BYTES), description=cut(wrong, MAX_NAME_BYTES)
+        )
+        left -= violation.ByteSize()
+        if left < 0:
+            return
+        yield violation
+
+
+def cut(text: str, most: int) -> str:
+    """A text of at most so many bytes; an ellipsis says that there was more."""
+    if len(text) <= most // 4:
+        return text
+    data = text.encode()
+    return text if len(data) <= most else data[: most - len("…".encode())].decode(errors="ignore") + "…"
 
 
 def pack(message: Message) -> Any:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 import structlog
 
+# Ids and reasons come from others, of any length.
+MAX_CHARACTERS = 1_000
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -38,6 +41,7 @@ def configure_logging(level: str = "info") -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            brief,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
@@ -48,3 +52,18 @@ def configure_logging(level: str = "info") -> None:
         logger_factory=structlog.WriteLoggerFactory(Forgiving(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
+
+
+def brief(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Cuts texts that are too long for a log."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = shortened(value)
+        elif isinstance(value, list):
+            event[key] = [shortened(item) if isinstance(item, str) else item for item in value]
+    return event
+
+
+def shortened(text: str) -> str:
+    """A text, or its beginning and how long it is."""
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}… ({len(text)} characters)"

@@ -31,6 +31,8 @@ from practicum.v1 import executor_pb2, executor_pb2_grpc
 
 log = structlog.get_logger(__name__)
 
+MAX_REQUEST_ID = 256
+MAX_REASON = 4_096
 Context = aio.ServicerContext[Any, Any]
 
 
@@ -47,6 +49,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self, request: executor_pb2.SubmitTasksRequest, context: Context
     ) -> executor_pb2.SubmitTasksResponse:
         """Accepts tasks."""
+        check_text("request_id", request.request_id, MAX_REQUEST_ID)
         with tracing.span("submit", {"practicum.tasks": len(request.tasks)}, parent=traceparent_of(context)):
             accepted = await self._executor.submit(
                 request.tasks, request_id=request.request_id, traceparent=tracing.current()
@@ -78,6 +81,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         """Cancels what has not ended."""
         check_ids(request.task_ids)
         check_labels(request.labels)
+        check_text("reason", request.reason, MAX_REASON)
         cancelled = await self._executor.cancel(request.task_ids, request.labels, request.reason)
         return executor_pb2.CancelTasksResponse(cancelled_rollouts=cancelled)
 
@@ -209,3 +213,9 @@ def check_labels(labels: Mapping[str, str]) -> None:
     """Raises InvalidArgument when there are too many to look for."""
     if wrong := dict(label_faults(labels)):
         raise InvalidArgument(wrong)
+
+
+def check_text(field: str, text: str, most: int) -> None:
+    """Raises InvalidArgument when a text is too long to be kept, or logged."""
+    if len(text) > most:
+        raise InvalidArgument({field: f"has {len(text)} characters; give at most {most}"})

@@ -42,7 +42,8 @@ ROWS_AT_ONCE = 16
 STORED = RESULTS.join(TASKS, TASKS.c.number == RESULTS.c.task_number).join(
     TRAJECTORIES, TRAJECTORIES.c.number == RESULTS.c.number
 )
-PLACE = re.compile(r"0|[1-9][0-9]{0,5}")
+# What else is asked for is never looked for: PostgreSQL refuses text with a NUL.
+ROLLOUT_ID = re.compile(r"([A-Za-z0-9._:-]{1,128})/(0|[1-9][0-9]{0,5})")
 
 
 class StoredEnd(NamedTuple):
@@ -294,9 +295,5 @@ def result_of(row: Row[Any]) -> Result:
 
 def split(rollout_ids: Sequence[str]) -> list[tuple[str, int]]:
     """Task's id and place of rollouts; what is no rollout's id becomes one that nobody has."""
-    found = []
-    for rollout_id in rollout_ids:
-        task_id, _, place = rollout_id.rpartition("/")
-        known = PLACE.fullmatch(place) and "\0" not in task_id  # PostgreSQL refuses text with a NUL.
-        found.append((task_id, int(place)) if known else ("", -1))
-    return found
+    found = map(ROLLOUT_ID.fullmatch, rollout_ids)
+    return [(match[1], int(match[2])) if match else ("", -1) for match in found]
