@@ -11,20 +11,12 @@ from pathlib import Path
 
 import pytest
 from support.boxes import boxes_tasks
-from support.commands import PRACTICUM, processes_of, read_until, wait_for
+from support.commands import PRACTICUM, practicum, processes_of, read_until, wait_for
 from support.services import Service, Services, unused_address, unused_ports
 
 from practicum.client import ExecutorClient, read_trajectories
 
 SOLVER = ("--agent", "boxes_solver=practicum.environments.boxes.agents:solver")
-
-
-def practicum(*arguments: str, status: int = 0) -> str:
-    """Runs the command to its end; returns what it printed."""
-    done = subprocess.run([PRACTICUM, *arguments], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout + done.stderr
 
 
 def base_port() -> str:

@@ -13,6 +13,14 @@ import psutil
 PRACTICUM = str(Path(sys.executable).with_name("practicum"))
 
 
+def practicum(*arguments: str, status: int = 0) -> str:
+    """Runs the command to its end; returns what it printed."""
+    done = subprocess.run([PRACTICUM, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
+
+
 def processes_of(folder: Path) -> list[psutil.Process]:
     """The processes that work in a folder, the command itself left out."""
     return [p for p in psutil.process_iter() if str(folder) in told(p) and f"{PRACTICUM} " not in told(p)]

@@ -15,6 +15,9 @@ from practicum.cli.tables import shorten, trajectories_table
 from practicum.client import ExecutorClient, Trajectory, read_tasks, write_trajectories
 from practicum.v1 import executor_pb2, message_pb2, task_pb2
 
+# So long a node may take to say that it has no such agent.
+ERROR_SECONDS = 1.0
+
 
 def submit(
     address: str, file: Path | None, *, instruction: str, agent: str, environment: str, rollouts: int, wait: bool
@@ -91,7 +94,8 @@ def watch(address: str, rollout_id: str, *, follow: bool) -> None:
 def send(address: str, rollout_id: str, text: str, *, to: str | None, topic: str | None, sender: str) -> None:
     """Says something in a rollout."""
     with ExecutorClient(address) as executor:
-        answer = executor.send(rollout_id, text, sender=sender, to=to, topic=topic)
+        patience = ERROR_SECONDS if to else 0.0
+        answer = executor.send(rollout_id, text, sender=sender, to=to, topic=topic, patience=patience)
     if answer.HasField("error"):
         raise Refused(f"{answer.error.reason}: {answer.error.detail}")
     console.print(f"said, as message {answer.sequence} of {rollout_id}", markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from practicum.client.tracing import metadata_of
 from practicum.v1 import executor_pb2, message_pb2, task_pb2, trajectory_pb2
 
 CALL_SECONDS = 30.0
+ASK_SECONDS = 0.1
 
 
 class ExecutorClient(Client):
@@ -97,11 +99,13 @@ class ExecutorClient(Client):
         to: str | None = None,
         topic: str | None = None,
         priority: int = 0,
+        patience: float = 0.0,
     ) -> executor_pb2.SendMessageResponse:
         """Says something into a session that has not ended, to one receiver or to all. It is in the journal then.
 
-        `what`: a text, or a whole Message, whose own fields count then. The answer's `error` says that nobody can be
-        given it; an error Message to the sender may follow, so subscribe as the sender if that matters.
+        `what`: a text, or a whole Message, whose own fields count then. That nobody can be given it is known a moment
+        later: for so many seconds of `patience` the answer's `error` is waited for. Who subscribes as the sender gets
+        it as a Message, however late.
         """
         message = message_pb2.Message(sender=sender, receiver=to, topic=topic, priority=priority)
         if isinstance(what, str):
@@ -111,9 +115,12 @@ class ExecutorClient(Client):
         message.session_id = session_id
         message.id = message.id or uuid.uuid4().hex  # So that a repeat of the call is known as one.
         request = executor_pb2.SendMessageRequest(message=message)
-        return self._route.call(
-            lambda stub: stub.SendMessage(request, timeout=CALL_SECONDS, metadata=metadata_of(None))
-        )
+        metadata, until = metadata_of(None), time.monotonic() + patience
+        while True:
+            answer = self._route.call(lambda stub: stub.SendMessage(request, timeout=CALL_SECONDS, metadata=metadata))
+            if answer.HasField("error") or time.monotonic() + ASK_SECONDS > until:
+                return answer
+            time.sleep(ASK_SECONDS)
 
     def subscribe(
         self, session_id: str, receiver: str = "", *, topics: Iterable[str] = (), from_sequence: int | None = None

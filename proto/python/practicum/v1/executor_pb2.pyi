@@ -944,7 +944,7 @@ class SendMessageResponse(_message.Message):
     """Its place in the journal."""
     @_builtins.property
     def error(self) -> _message_pb2.ErrorPayload:
-        """Set when nobody could be given it. See SendMessage."""
+        """Set in the answer to a repeat, when the Message was meanwhile answered with an error. See SendMessage."""
 
     def __init__(
         self,

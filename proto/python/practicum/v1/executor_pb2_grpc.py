@@ -197,9 +197,10 @@ class ExecutorServiceServicer:
         is in the session's journal. It reaches the subscriptions it meets and the agents on the node that runs the session; while
         the session waits for a node, it waits in the journal. Idempotent by the Message's id.
 
-        When nobody can be given it, the sender is told so and never left waiting: `error` in the answer, or later an error Message
-        (category `error`, `receiver` the sender, header `in_reply_to` the id) to whom subscribed as the sender. Reasons:
-        RECEIVER_UNKNOWN (no agent and no subscriber of that name), RECEIVER_DEAD (the node was lost before it took it).
+        When nobody can be given it, the sender is told so and never left waiting: an error Message (category `error`, `receiver`
+        the sender, header `in_reply_to` the id) is said in the session, and comes to whom subscribed as the sender. The node that
+        runs the session knows its agents, so a first answer can't tell; the answer to a repeat of the call has it as `error`.
+        Reasons: RECEIVER_UNKNOWN (no agent and no subscriber of that name), RECEIVER_DEAD (the node was lost before it took it).
         INVALID_ARGUMENT     a field is wrong.
         NOT_FOUND            reason SESSION_UNKNOWN.
         FAILED_PRECONDITION  reason SESSION_ENDED.

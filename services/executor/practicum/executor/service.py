@@ -140,8 +140,8 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         self, request: executor_pb2.SendMessageRequest, context: Context
     ) -> executor_pb2.SendMessageResponse:
         """Says something into a session."""
-        sequence = await self._dispatcher.messages.send(request.message, traceparent=traceparent_of(context))
-        return executor_pb2.SendMessageResponse(sequence=sequence)
+        sequence, error = await self._dispatcher.messages.send(request.message, traceparent=traceparent_of(context))
+        return executor_pb2.SendMessageResponse(sequence=sequence, error=error)
 
     async def Subscribe(
         self, request: executor_pb2.SubscribeRequest, context: Context

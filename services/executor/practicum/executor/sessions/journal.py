@@ -126,6 +126,14 @@ class Journal:
                 return []
         return messages
 
+    async def error_about(self, message: message_pb2.Message, sequence: int) -> message_pb2.ErrorPayload | None:
+        """The error that a Message at a place was answered with, if it was."""
+        while page := await self.page(message.session_id, sequence + 1):
+            if found := next((reply.error for reply in page if answers(reply) == message.id), None):
+                return found
+            sequence = page[-1].sequence
+        return None
+
     async def watch(
         self, session_id: str, from_sequence: int, running: Callable[[], bool]
     ) -> AsyncGenerator[list[message_pb2.Message], None]:

@@ -43,16 +43,25 @@ class Messages:
         self._journal.hearer = self
         self._journal.is_open = self._rollouts.__contains__
 
-    async def send(self, message: message_pb2.Message, *, traceparent: str = "") -> int:
-        """Says something into an open session. Returns its place in the journal, where it is on disk."""
+    async def send(
+        self, message: message_pb2.Message, *, traceparent: str = ""
+    ) -> tuple[int, message_pb2.ErrorPayload | None]:
+        """Says something into an open session. Returns its place in the journal, where it is on disk.
+
+        Of a repeat also the error that it was answered with, if it was.
+        """
         check_message(message)
         complete(message, traceparent)
         tail = await self._journal.tail(message.session_id)
         if tail is None:
-            return await self._said_before(message)
+            sequence = await self._said_before(message)
+            return sequence, await self._journal.error_about(message, sequence)
+        repeated = message.id in tail.places
         self._journal.add([message])
         await self._executor.writer.gather().done()  # A repeat waits too: the first may not be on disk yet.
-        return tail.places[message.id]
+        sequence = tail.places[message.id]
+        answered = repeated and message.id in tail.settled
+        return sequence, await self._journal.error_about(message, sequence) if answered else None
 
     async def record(self, node_id: str, messages: Iterable[message_pb2.Message]) -> None:
         """Journals what a node says in sessions that it runs; the rest is dropped."""
