@@ -126,6 +126,7 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
             cursor = end_of(page[-1].number)
             found = [result for result in page if wanted.of_interest(result) and wanted.meets(result)]
             for frame in frames(piece for result in found for piece in pieces(result)):
+                self._consumers.check_serving()
                 yield put_all(frame, executor_pb2.QueryTrajectoriesResponse())
             left -= len(found)
 

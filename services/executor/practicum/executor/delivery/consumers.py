@@ -178,6 +178,11 @@ class Consumers:
             stream.end(stopping())
         return stream
 
+    def check_serving(self) -> None:
+        """Raises Unavailable at shutdown, for who reads on without a name."""
+        if self._stopping:
+            raise stopping()
+
     @property
     def connected(self) -> Collection[str]:
         """The names with an open stream."""

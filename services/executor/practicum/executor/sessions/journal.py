@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequ
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from practicum.common.errors import PracticumError
 from practicum.executor.bell import Bells
 from practicum.executor.sessions.envelope import answers
 from practicum.executor.sessions.inbox import frames_of
@@ -63,6 +64,7 @@ class Journal:
         self._writer = writer
         self._tails: dict[str, Tail] = {}
         self._news = Bells()
+        self._stopping: PracticumError | None = None
         self.hearer: Hearer | None = None
         self.is_open: Callable[[str], bool] = lambda session_id: True
         """Whether something may be said in a session."""
@@ -137,7 +139,10 @@ class Journal:
     async def watch(
         self, session_id: str, from_sequence: int, running: Callable[[], bool]
     ) -> AsyncGenerator[list[message_pb2.Message], None]:
-        """A journal in frames, and then what comes, for as long as `running` says that the session goes on."""
+        """A journal in frames, and then what comes, for as long as `running` says that the session goes on.
+
+        Raises PracticumError when the executor stops before that.
+        """
         sequence = max(from_sequence, 1)
         with self._news.listening(session_id) as bell:
             while True:
@@ -148,6 +153,8 @@ class Journal:
                     sequence = frame[-1].sequence + 1
                 if not page and not more:
                     return
+                if more and self._stopping is not None:
+                    raise self._stopping
                 if not page:
                     await news.wait()
 
@@ -164,6 +171,11 @@ class Journal:
             if self.hearer is not None:
                 self.hearer.ended(session_id, tail)
         self._news.ring(over)
+
+    def end_watches(self, error: PracticumError) -> None:
+        """At shutdown: who follows a session is told to come back."""
+        self._stopping = error
+        self._news.ring(list(self._news.names))
 
     def _write(self, placed: Sequence[tuple[message_pb2.Message, JournalRow]]) -> None:
         if placed:

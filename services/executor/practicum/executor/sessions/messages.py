@@ -93,8 +93,9 @@ class Messages:
             self._subscriptions.remove(session_id, subscription)
 
     def end_streams(self, error: PracticumError) -> None:
-        """At shutdown: subscribers are told to come back."""
+        """At shutdown: subscribers and watchers are told to come back."""
         self._subscriptions.end_all(error)
+        self._journal.end_watches(error)
 
     def reconnected(self, link: NodeLink, leases: Sequence[Lease]) -> None:
         """A node is back, and goes on with these leases: what it was told on its older stream may not have arrived."""
