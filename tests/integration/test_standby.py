@@ -98,7 +98,7 @@ def test_a_leader_that_is_started_again_leads_at_once(services: Services, postgr
     [
         (["--address", "0.0.0.0:50051", "--insecure"], "give --advertise"),
         (["--address", "127.0.0.1:0"], "give --advertise"),
-        (["--leader-lease-seconds", "0.1"], "give at least 0.5"),
+        (["--leader-lease-seconds", "0.1"], "give 0.5 to"),
         (["--advertise", "nowhere"], "is not an address"),
         (["--queue", "a:b"], "give NAME:WEIGHT:LIMIT"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import uuid
 
 from practicum.common.config import ServiceParser
@@ -13,11 +12,15 @@ from practicum.executor.core import Settings
 from practicum.executor.delivery.retention import Keep
 from practicum.executor.leadership.leading import place_of
 from practicum.executor.leadership.lease import Candidate, LeaderLease
+from practicum.executor.scheduling.shares import MAX_WEIGHT, MIN_WEIGHT
 from practicum.executor.store.engine import parse_url
 from practicum.executor.tasks.intake import MAX_BACKLOG
+from practicum.executor.tasks.validation import TASK_ID
 
 DAY_SECONDS = 24 * 3600.0
 MEGABYTE = 1_000_000
+# Of megabytes, days and rollouts: far beyond what anybody needs, and small enough for every sum.
+MOST = 10**9
 # A standby sees at once that the lease has run out; the other half of the time is for reading what the store holds. It
 # took 2.4 s with 100,000 rollouts queued, on two busy cores.
 VALID_SHARE = 0.5
@@ -101,10 +104,10 @@ def add_retention(parser: ServiceParser) -> None:
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """How the executor schedules. Raises ConfigError."""
-    if not 0.1 <= arguments.lease_seconds < math.inf:
-        raise ConfigError(f"--lease-seconds {arguments.lease_seconds}: give at least 0.1")
-    if arguments.max_backlog < 1:
-        raise ConfigError(f"--max-backlog {arguments.max_backlog}: give at least 1")
+    if not 0.1 <= arguments.lease_seconds <= DAY_SECONDS:
+        raise ConfigError(f"--lease-seconds {arguments.lease_seconds}: give 0.1 to {DAY_SECONDS:g}")
+    if not 1 <= arguments.max_backlog <= MOST:
+        raise ConfigError(f"--max-backlog {arguments.max_backlog}: give 1 to {MOST}")
     queues = [parse_queue(text) for option in arguments.queue for text in option.split(",")]
     return Settings(
         lease_seconds=arguments.lease_seconds,
@@ -119,8 +122,8 @@ def lease_of(arguments: argparse.Namespace) -> LeaderLease | None:
     url = parse_url(arguments.database)
     if url.get_backend_name() == "sqlite":
         return None
-    if not 0.5 <= arguments.leader_lease_seconds < math.inf:
-        raise ConfigError(f"--leader-lease-seconds {arguments.leader_lease_seconds}: give at least 0.5")
+    if not 0.5 <= arguments.leader_lease_seconds <= DAY_SECONDS:
+        raise ConfigError(f"--leader-lease-seconds {arguments.leader_lease_seconds}: give 0.5 to {DAY_SECONDS:g}")
     advertised = arguments.advertise or arguments.address
     host, port = split_address(advertised)
     if not port or host in ("0.0.0.0", "::"):
@@ -133,8 +136,8 @@ def keep_of(arguments: argparse.Namespace) -> Keep:
     """What is kept. Raises ConfigError."""
     for flag in ("keep_days", "keep_megabytes", "consumer_days"):
         value = getattr(arguments, flag)
-        if value is not None and not 0 < value < math.inf:
-            raise ConfigError(f"--{flag.replace('_', '-')} {value}: give more than 0")
+        if value is not None and not 0 < value <= MOST:
+            raise ConfigError(f"--{flag.replace('_', '-')} {value}: give more than 0, and at most {MOST}")
     return Keep(
         seconds=None if arguments.keep_days is None else arguments.keep_days * DAY_SECONDS,
         size_bytes=None if arguments.keep_megabytes is None else int(arguments.keep_megabytes * MEGABYTE),
@@ -150,6 +153,10 @@ def parse_queue(text: str) -> tuple[str, float, int]:
         parsed = (name, float(weight or 1), int(limit or 0))
     except ValueError:
         parsed = ("", 0.0, 0)
-    if not parsed[0] or not 0 < parsed[1] < math.inf or parsed[2] < 0:
-        raise ConfigError(f"--queue {text!r}: give NAME:WEIGHT:LIMIT, such as urgent:3:1000 or urgent:3")
+    name, share, most = parsed
+    if not TASK_ID.fullmatch(name) or not MIN_WEIGHT <= share <= MAX_WEIGHT or not 0 <= most <= MOST:
+        weights = f"a weight of {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
+        raise ConfigError(
+            f"--queue {text!r}: give NAME:WEIGHT:LIMIT, such as urgent:3:1000 or urgent:3, with {weights}"
+        )
     return parsed
