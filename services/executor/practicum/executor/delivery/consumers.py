@@ -54,6 +54,8 @@ class ConsumerStream:
         """Everything up to a cursor was taken care of."""
         if cursor < 0:
             raise InvalidArgument({"ack.cursor": f"is {cursor}; ack the cursor of an event"})
+        if self._ended:
+            return  # Another stream, or another consumer, has that name by now.
         if cursor > self._sent:
             detail = f"cursor {cursor} was acked, and {self._sent} is the last that was sent"
             raise FailedPrecondition(detail, reason="CURSOR_AHEAD")
@@ -200,7 +202,9 @@ class Consumers:
             del self._streams[name]
 
     async def forget(self, name: str) -> None:
-        """Drops a consumer and its position."""
+        """Drops a consumer and its position. Raises InvalidArgument when none may have that name."""
+        if not NAME.fullmatch(name):
+            raise InvalidArgument({"consumer": f"must match {NAME.pattern}"})
         if (stream := self._streams.pop(name, None)) is not None:
             stream.end(Aborted(f"consumer {name} was deleted", reason="CONSUMER_DELETED"))
         await self._executor.writer.make(ForgetConsumer(name))
