@@ -33,26 +33,15 @@ def test_a_late_result_of_a_lost_lease_is_refused(executor: Service, stub: Stub)
     first = ScriptedNode(executor.address, "first")
     submit(stub, [task("t")])
     (lost,) = first.assignments(1)
-    second = ScriptedNode(executor.address, "second")
-    heartbeats = threading.Event()
-    beat(second, heartbeats)
-    (given,) = second.assignments(1)
-    assert given.attempt == 2
-    first.finish(lost, "too late")
-    assert list(next(f for f in iter(first.next_frame, None) if f.lost_leases).lost_leases) == [lost.lease_id]
+    with first.beating():  # It is heard, and does not say that it works on anything.
+        second = ScriptedNode(executor.address, "second")
+        with second.beating():
+            (given,) = second.assignments(1)
+        assert given.attempt == 2
+        first.finish(lost, "too late")
+        assert list(next(f for f in iter(first.next_frame, None) if f.lost_leases).lost_leases) == [lost.lease_id]
     second.finish(given, "in time")
     assert [t.final_answer for t in trajectories(stub, 1)] == ["in time"]
-    heartbeats.set()
-
-
-def beat(node: ScriptedNode, stop: threading.Event) -> None:
-    """Says every half second that a node lives."""
-
-    def run() -> None:
-        while not stop.wait(0.5):
-            node.send(heartbeat=dispatch_pb2.Heartbeat())
-
-    threading.Thread(target=run, daemon=True).start()
 
 
 def test_infrastructure_errors_are_tried_again_until_attempts_are_used_up(executor: Service, stub: Stub) -> None:

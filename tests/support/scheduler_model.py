@@ -30,6 +30,8 @@ class Process:
 
     incarnation: str = ""
     connected: bool = False
+    heard: float = 0.0
+    """When it last said something."""
     held: set[str] = field(default_factory=set)
     beside: int = 0
 
@@ -130,6 +132,12 @@ class Model(RuleBasedStateMachine):
         assert sum(len(node.leases) for node in nodes.values()) == len(leases)
 
     @invariant()
+    def who_is_there_is_known(self) -> None:
+        """Who says something is there, until he was not heard for as long as a lease lasts."""
+        there = {name for name, process in self.nodes.items() if process.connected}
+        assert there == {name for name, node in self.scheduler.nodes.items() if node.connected}
+
+    @invariant()
     def counts_are_what_a_recount_gives(self) -> None:
         for queue in ("default", "light"):
             states = [r.state for r in self.scheduler.rollouts.values() if r.queue == queue]
@@ -143,5 +151,6 @@ class Model(RuleBasedStateMachine):
         times = [lease.expires_at for lease in self.scheduler.leases.values()]
         times += [r.not_before for r in rollouts if r.delayed]
         times += [r.schedule_by for r in rollouts if r.schedule_by is not None and not r.attempt]
+        times += [node.last_seen + LEASE_SECONDS for node in self.scheduler.nodes.values() if node.connected]
         due = self.scheduler.next_due()
         assert not times or (due is not None and due <= min(times))

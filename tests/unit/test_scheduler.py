@@ -93,18 +93,18 @@ def test_a_rollout_that_did_not_begin_in_time_is_overdue() -> None:
 
 
 def test_it_is_known_when_something_is_due_next() -> None:
-    """The end of a lease, a deadline, a retry: whichever is first."""
+    """The end of a lease, a deadline, a retry, the silence of a node: whichever is first."""
     scheduler = make_scheduler()
     assert scheduler.next_due() is None
     scheduler.submit([Rollout("t/0", "t", ANY, schedule_by=100.0, backoff_seconds=2.0)])
     assert scheduler.next_due() == 100.0
-    scheduler.register(make_node("a"), [], 0.0)
-    (lease,) = scheduler.dispatch(0.0)
-    assert scheduler.next_due() == 30.0
+    scheduler.register(make_node("a"), [], 5.0)
+    (lease,) = scheduler.dispatch(1.0)
+    assert scheduler.next_due() == 31.0
     scheduler.fail(lease.lease_id, "a", 10.0)
     assert scheduler.next_due() == 12.0
     scheduler.cancel("t/0")
-    assert scheduler.next_due() is None
+    assert scheduler.next_due() == 35.0
 
 
 def test_renewed_leases_stand() -> None:

@@ -45,7 +45,7 @@ class Interleavings(Model):
         before = set(known.leases) if known is not None else set()
         node = Node(name, process.incarnation, slots, frozenset({"tool_agent"}), OFFERS[name])
         registration = self.scheduler.register(node, claimed, self.now)
-        process.connected = True
+        process.connected, process.heard = True, self.now
         assert node.leases == (before & claimed if keeps else set())
         assert set(registration.lost_leases) == claimed - node.leases
         assert len(registration.given_up) == len(before - node.leases)
@@ -65,11 +65,19 @@ class Interleavings(Model):
         """A node lists what it knows of; leases that are on their way to it are not in it."""
         name = data.draw(st.sampled_from([name for name, process in self.nodes.items() if process.connected]))
         process, node = self.nodes[name], self.scheduler.nodes[name]
-        process.beside = beside
+        process.beside, process.heard = beside, self.now
         lost = self.scheduler.heartbeat(name, process.held, self.now, reported=len(process.held) + beside)
         assert set(lost) == process.held - node.leases
         assert node.foreign == beside
         process.held -= set(lost)
+
+    @precondition(lambda self: any(process.connected for process in self.nodes.values()))
+    @rule(data=st.data())
+    def say(self, data: st.DataObject) -> None:
+        """A node is heard, and renews nothing."""
+        name = data.draw(st.sampled_from([name for name, process in self.nodes.items() if process.connected]))
+        self.nodes[name].heard = self.now
+        self.scheduler.hear(name, self.now)
 
     @precondition(lambda self: self.scheduler.nodes)
     @rule(data=st.data(), draining=st.booleans())
@@ -85,7 +93,12 @@ class Interleavings(Model):
         for rollout in self.scheduler.overdue(self.now):
             assert rollout.state is State.OVERDUE
             self.note(rollout)
-        self.scheduler.forget_absent(self.now)
+        for node in self.scheduler.forget_absent(self.now):
+            assert self.nodes[node.node_id].connected
+            self.nodes[node.node_id].connected = False
+            assert self.nodes[node.node_id].heard + LEASE_SECONDS <= self.now
+        assert all(process.heard + LEASE_SECONDS > self.now for process in self.nodes.values() if process.connected)
+        assert all(n.last_seen + LEASE_SECONDS > self.now or n.leases for n in self.scheduler.nodes.values())
         assert all(lease.expires_at > self.now for lease in self.scheduler.leases.values())
         waiting = [r for r in self.scheduler.rollouts.values() if r.state is State.QUEUED and not r.attempt]
         assert all(r.schedule_by is None or r.schedule_by > self.now for r in waiting)
@@ -176,6 +189,8 @@ class Interleavings(Model):
             for rollout in self.scheduler.register(node, [], self.now).given_up:
                 self.note(rollout)
         while self.scheduler.rollouts:
+            for name in NODES:
+                self.scheduler.hear(name, self.now)
             self.pass_time(0.0)
             leases = self.scheduler.dispatch(self.now)
             for lease in leases:

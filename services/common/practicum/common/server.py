@@ -28,6 +28,10 @@ OPTIONS = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # Without it a server cuts off clients whose keepalive pings come every 10 s after 50 s ("Too many pings").
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # So that streams end whose peer is stopped in its tracks or cut off: gRPC would wait for two hours.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
     # Two processes on one port would share its connections silently; the second must fail instead.
     ("grpc.so_reuseport", 0),
 ]

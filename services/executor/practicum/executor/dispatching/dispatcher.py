@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import structlog
 
-from practicum.common.errors import FailedPrecondition, NotFound
+from practicum.common.errors import FailedPrecondition, NotFound, Unavailable
 from practicum.executor.core import Executor
 from practicum.executor.delivery.consumers import stopping
 from practicum.executor.dispatching.assignments import Assignments
@@ -62,7 +62,7 @@ class Dispatcher:
             now = time.monotonic()
             self.give_up(self._scheduler.expire(now), LOST)
             self._executor.end_here(self._scheduler.overdue(now), trajectory_pb2.OUTCOME_DEADLINE, OVERDUE)
-            self._scheduler.forget_absent(now)
+            self._hang_up(self._scheduler.forget_absent(now))
             self._assignments.give(self._scheduler.dispatch(now))
             await self._wait_for_work()
 
@@ -73,6 +73,7 @@ class Dispatcher:
         older = self.links.pop(register.node_id, None)
         if older is not None:
             older.end(superseded(register.node_id) if older.incarnation != register.incarnation else None)
+            self._scheduler.disconnect(older.node_id, older.incarnation)  # Until this one is registered.
         self.links[register.node_id] = link
         if self._stopping:
             link.end(stopping())
@@ -102,6 +103,10 @@ class Dispatcher:
             del self.links[link.node_id]
             self._scheduler.disconnect(link.node_id, link.incarnation)
             log.info("node_disconnected", node_id=link.node_id)
+
+    def hear(self, link: NodeLink) -> None:
+        """A node said something."""
+        self._scheduler.hear(link.node_id, time.monotonic())
 
     def serves(self, link: NodeLink) -> bool:
         """Whether this is its node's stream still; a newer one may have taken over."""
@@ -181,6 +186,13 @@ class Dispatcher:
             link.end(stopping())
         self.messages.end_streams(stopping())
 
+    def _hang_up(self, nodes: Iterable[Node]) -> None:
+        """Ends the streams of nodes that are silent: one that lives yet dials in again."""
+        for node in nodes:
+            log.warning("node_silent", node_id=node.node_id)
+            if (link := self.links.pop(node.node_id, None)) is not None:
+                link.end(silent(node.node_id))
+
     async def _wait_for_work(self) -> None:
         """Until somebody says that there is work, or something may be due that nobody will announce."""
         due = self._scheduler.next_due()
@@ -200,3 +212,9 @@ def superseded(node_id: str) -> FailedPrecondition:
     """Tells an older process that a newer one took over its id."""
     detail = f"another process registered as node {node_id}; give each node an id of its own"
     return FailedPrecondition(detail, reason="NODE_SUPERSEDED", metadata={"node_id": node_id})
+
+
+def silent(node_id: str) -> Unavailable:
+    """Tells a node that it was not heard."""
+    detail = f"node {node_id} sent nothing for as long as a lease lasts; dial in again"
+    return Unavailable(detail, reason="NODE_SILENT", metadata={"node_id": node_id})

@@ -63,6 +63,7 @@ class DispatchService(dispatch_pb2_grpc.DispatchServiceServicer):
             check_frame(request)
             if not self._dispatcher.serves(link):
                 return
+            self._dispatcher.hear(link)
             if request.messages:
                 await self._dispatcher.record(link, request.messages)
                 if not self._dispatcher.serves(link):

@@ -15,6 +15,7 @@ from practicum.executor.scheduling.groups import Groups
 from practicum.executor.scheduling.leases import Leases
 from practicum.executor.scheduling.nodes import Node, absent
 from practicum.executor.scheduling.pending import Pending
+from practicum.executor.scheduling.presence import Presence
 from practicum.executor.scheduling.rollouts import Lease, Registration, Rollout, State
 from practicum.executor.scheduling.shares import QueueCounts, check_weights
 from practicum.executor.scheduling.timers import Timers
@@ -38,13 +39,13 @@ class Scheduler:
     _groups: Groups = field(default_factory=Groups)
     _turns: Iterator[int] = field(default_factory=lambda: count(1))
     _schedule_by: Timers[Rollout] = field(init=False)
-    _absences: Timers[Node] = field(init=False)
+    _presence: Presence = field(init=False)
 
     def __post_init__(self) -> None:
         check_weights(self.queue_weights)
         self.pending = Pending(self.queue_weights, self.nodes)
         self._schedule_by = Timers(never_began)
-        self._absences = Timers(lambda node: self.nodes.get(node.node_id) is node and not node.connected)
+        self._presence = Presence(self.nodes, self.leases, self.lease_seconds)
 
     @property
     def queues(self) -> dict[str, QueueCounts]:
@@ -77,7 +78,7 @@ class Scheduler:
         if node is None:
             node = self.nodes[lease.node_id] = absent(lease.node_id, incarnation)
             node.last_seen = lease.expires_at - self.lease_seconds
-            self._absences.add(lease.expires_at, node)
+            self._presence.watch(node)
         if node.incarnation != incarnation:
             self.submit([rollout])
             return
@@ -101,6 +102,7 @@ class Scheduler:
         self.nodes[node.node_id] = node
         for lease_id in kept:
             self.leases[lease_id].expires_at = now + self.lease_seconds
+        self._presence.watch(node)
         self.pending.admit(node)
         return Registration(lost_leases=sorted(held - kept), given_up=given_up)
 
@@ -134,15 +136,18 @@ class Scheduler:
         node = self.nodes.get(node_id)
         if node is not None and node.incarnation == incarnation and node.connected:
             node.connected = False
-            self._absences.add(node.last_seen + self.lease_seconds, node)
 
-    def forget_absent(self, now: float) -> None:
-        """Drops nodes that hold nothing and were not seen for as long as a lease lasts."""
-        for node in self._absences.pop(now):
-            if node.leases:
-                self._absences.add(max(self.leases[lease_id].expires_at for lease_id in node.leases), node)
-            else:
-                del self.nodes[node.node_id]
+    def hear(self, node_id: str, now: float) -> None:
+        """A connected node said something."""
+        self.nodes[node_id].last_seen = now
+
+    def forget_absent(self, now: float) -> list[Node]:
+        """Forgets nodes that hold nothing and were not heard for as long as a lease lasts.
+
+        Returns those that were still connected. They are no longer, whatever they hold: a node that is silent loses
+        what it has, so it would be the least loaded and be given what others can run.
+        """
+        return self._presence.forget(now)
 
     def dispatch(self, now: float) -> list[Lease]:
         """Gives waiting rollouts to nodes with room: the first in line to the least-loaded eligible one."""
@@ -188,7 +193,7 @@ class Scheduler:
 
     def next_due(self) -> float | None:
         """When something may be due next, though nothing happens: a retry, a deadline, the end of a lease."""
-        timers = (self.leases, self._schedule_by, self._absences, self.pending)
+        timers = (self.leases, self._schedule_by, self._presence, self.pending)
         return min((due for timer in timers if (due := timer.next_due()) is not None), default=None)
 
     def _take_on(self, rollout: Rollout) -> None:
