@@ -173,6 +173,18 @@ def nodes(executor: ExecutorAddress = EXECUTOR) -> None:
         run(executor)
 
 
+@app.command()
+def drain(
+    node: Annotated[str, typer.Argument(help="A node's id, as `practicum nodes` shows it.")],
+    executor: ExecutorAddress = EXECUTOR,
+) -> None:
+    """Have a node finish what it runs and take nothing new."""
+    from practicum.cli.nodes import drain as run
+
+    with explained():
+        run(executor, node)
+
+
 @app.command("dead-letters")
 def dead_letters(
     requeue: Annotated[bool, typer.Option("--requeue", help="Put them back, with fresh attempts.")] = False,

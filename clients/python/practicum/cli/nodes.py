@@ -1,4 +1,4 @@
-"""`practicum nodes`: nodes and queues as the executor sees them."""
+"""`practicum nodes` and `drain`: nodes and queues as the executor sees them, and a node that is to rest."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def nodes(address: str) -> None:
     if queues:
         console.print()
         console.print(queues_table(queues))
+
+
+def drain(address: str, node_id: str) -> None:
+    """Has a node take nothing new."""
+    with ExecutorClient(address) as executor:
+        executor.drain(node_id)
+        running = next((node.running for node in executor.nodes() if node.node_id == node_id), 0)
+    console.print(f"{node_id} takes nothing new; rollouts that still run there: {running}", markup=False)

@@ -168,6 +168,11 @@ class ExecutorClient(Client):
         request = executor_pb2.ListNodesRequest()
         return list(self._route.call(lambda stub: stub.ListNodes(request, timeout=CALL_SECONDS)).nodes)
 
+    def drain(self, node_id: str) -> None:
+        """Has a node finish what it runs and take nothing new, until it is started again."""
+        request = executor_pb2.DrainNodeRequest(node_id=node_id)
+        self._route.call(lambda stub: stub.DrainNode(request, timeout=CALL_SECONDS))
+
     def queues(self) -> list[executor_pb2.QueueStats]:
         """Counts of each queue, by name."""
         request = executor_pb2.GetQueueStatsRequest()
