@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -163,8 +164,9 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
         pages = self._executor.journal.watch(
             session_id, min(request.from_sequence, MAX_SEQUENCE), lambda: has_open(session_id) and not request.no_follow
         )
-        async for messages in pages:
-            yield executor_pb2.WatchSessionResponse(messages=messages)
+        async with aclosing(pages):  # So that nobody is thought to watch who has left.
+            async for messages in pages:
+                yield executor_pb2.WatchSessionResponse(messages=messages)
 
     async def GetQueueStats(
         self, request: executor_pb2.GetQueueStatsRequest, context: Context
