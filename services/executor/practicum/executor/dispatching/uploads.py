@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from google.protobuf.message import DecodeError
 
 from practicum.common.errors import FailedPrecondition, InvalidArgument
+from practicum.executor.tasks.nesting import TOO_DEEP, is_deep_trajectory
 from practicum.v1 import dispatch_pb2, message_pb2, trajectory_pb2
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -62,6 +63,8 @@ class Uploads:
             trajectory = trajectory_pb2.Trajectory.FromString(body)
         except DecodeError as error:
             raise failed("TRAJECTORY_MALFORMED", "the result is not a serialized Trajectory") from error
+        if is_deep_trajectory(body):
+            raise failed("TRAJECTORY_MALFORMED", f"the trajectory {TOO_DEEP}")
         if trajectory.rollout_id != finished.rollout_id:
             raise failed("TRAJECTORY_MALFORMED", f"the trajectory says rollout {trajectory.rollout_id!r}")
         if not math.isfinite(trajectory.reward):

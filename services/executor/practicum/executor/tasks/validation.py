@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from google.protobuf.duration_pb2 import Duration
 
 from practicum.common.errors import InvalidArgument
+from practicum.executor.tasks.nesting import TOO_DEEP, is_deep_task
 from practicum.v1 import task_pb2
 
 TASK_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -54,8 +55,10 @@ def faults(task: task_pb2.Task, max_rollouts: int) -> Iterator[tuple[str, str]]:
         yield "instruction", "is empty; say what the agent is asked to do"
     elif len(task.instruction) > MAX_INSTRUCTION_BYTES // 4 and len(task.instruction.encode()) > MAX_INSTRUCTION_BYTES:
         yield "instruction", f"is longer than {MAX_INSTRUCTION_BYTES} bytes"
-    elif task.ByteSize() > MAX_TASK_BYTES:
-        yield "metadata_json", f"makes the task {task.ByteSize()} bytes; all of it may have {MAX_TASK_BYTES}"
+    elif len(body := task.SerializeToString()) > MAX_TASK_BYTES:
+        yield "metadata_json", f"makes the task {len(body)} bytes; all of it may have {MAX_TASK_BYTES}"
+    elif is_deep_task(body):
+        yield "unknown_fields", TOO_DEEP
     if not task.agent.kind:
         yield "agent.kind", "is empty; name an agent that a node runs, such as tool_agent"
     if not 0 <= task.rollouts <= max_rollouts:
