@@ -10,7 +10,8 @@ from support.executor_door import task
 
 from practicum.executor.core import Executor
 from practicum.executor.observing.listing import MAX_PAGE_BYTES, list_tasks
-from practicum.executor.store.sql import SqlStore, StoredTask
+from practicum.executor.store.sql import SqlStore
+from practicum.executor.store.stored import StoredTask
 from practicum.v1 import executor_pb2
 
 LARGE = "x" * 1_000_000

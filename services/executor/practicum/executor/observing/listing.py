@@ -11,7 +11,7 @@ from practicum.common.errors import InvalidArgument
 from practicum.executor.core import Executor
 from practicum.executor.observing.views import ENDED, task_status
 from practicum.executor.store.labels import matches
-from practicum.executor.store.sql import StoredTask
+from practicum.executor.store.stored import StoredTask
 from practicum.v1 import executor_pb2
 
 MAX_PAGE_SIZE = 1_000

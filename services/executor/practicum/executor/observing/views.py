@@ -8,7 +8,7 @@ from typing import cast
 from practicum.executor.core import Executor
 from practicum.executor.scheduling.nodes import Node
 from practicum.executor.scheduling.scheduler import State
-from practicum.executor.store.sql import StoredEnd, StoredTask
+from practicum.executor.store.stored import StoredEnd, StoredTask
 from practicum.executor.tasks.backlog import Counts, rollout_ids
 from practicum.v1 import executor_pb2, task_pb2, trajectory_pb2
 

@@ -5,11 +5,10 @@ Methods block: call them in a thread. Only `commit` writes, and only the active 
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Column, Select, func, select, tuple_
 from sqlalchemy.engine import Connection, Row
@@ -24,6 +23,7 @@ from practicum.executor.store.migrations import SchemaRefused, migrate
 from practicum.executor.store.results import Result
 from practicum.executor.store.rows import AttemptRow
 from practicum.executor.store.statements import MAX_PARAMETERS, Statements
+from practicum.executor.store.stored import StoredEnd, StoredTask, result_of, split
 from practicum.executor.store.tables import (
     ATTEMPTS,
     CONSUMERS,
@@ -42,19 +42,6 @@ ROWS_AT_ONCE = 16
 STORED = RESULTS.join(TASKS, TASKS.c.number == RESULTS.c.task_number).join(
     TRAJECTORIES, TRAJECTORIES.c.number == RESULTS.c.number
 )
-# What else is asked for is never looked for: PostgreSQL refuses text with a NUL.
-ROLLOUT_ID = re.compile(r"([A-Za-z0-9._:-]{1,128})/(0|[1-9][0-9]{0,5})")
-
-
-class StoredEnd(NamedTuple):
-    """What came of a rollout."""
-
-    place: int
-    state: str
-    attempt: int
-    node_id: str
-    outcome: int
-    number: int
 
 
 class StoreFailed(Exception):
@@ -66,20 +53,6 @@ class StoreFailed(Exception):
     def __init__(self, reason: str, *, uncertain: bool) -> None:
         super().__init__(reason)
         self.uncertain = uncertain
-
-
-class StoredTask(NamedTuple):
-    """A task with what came of its rollouts that ended."""
-
-    number: int
-    task_id: str
-    queue: str
-    labels: Mapping[str, str]
-    traceparent: str
-    rollouts: int
-    submitted_at: float
-    body: bytes
-    ended: Sequence[StoredEnd]
 
 
 class SqlStore:
@@ -283,17 +256,3 @@ def within(sizes: Select[Any], key: Column[Any], max_bytes: int, *, rising: bool
     before = func.sum(page.c.size_bytes).over(order_by=place if rising else place.desc()) - page.c.size_bytes
     summed = select(place, before.label("before")).subquery()
     return select(summed.c[key.name]).where(summed.c.before < max_bytes)
-
-
-def result_of(row: Row[Any]) -> Result:
-    """A result from its row."""
-    labels = labels_of(row.labels_json)
-    group_size = row.rollouts if row.completes else 0
-    rollout_id = f"{row.task_id}/{row.place}"
-    return Result(row.number, row.task_id, rollout_id, row.queue, labels, row.outcome, row.reward, group_size, row.body)
-
-
-def split(rollout_ids: Sequence[str]) -> list[tuple[str, int]]:
-    """Task's id and place of rollouts; what is no rollout's id becomes one that nobody has."""
-    found = map(ROLLOUT_ID.fullmatch, rollout_ids)
-    return [(match[1], int(match[2])) if match else ("", -1) for match in found]

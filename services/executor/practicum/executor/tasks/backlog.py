@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from practicum.executor.scheduling.pending import Requirement
 from practicum.executor.scheduling.scheduler import Lease, Rollout, Scheduler, State
 from practicum.executor.store.rows import AttemptRow
-from practicum.executor.store.sql import StoredTask
+from practicum.executor.store.stored import StoredTask
 from practicum.v1 import task_pb2, trajectory_pb2
 
 NO_LABELS: frozenset[tuple[str, str]] = frozenset()

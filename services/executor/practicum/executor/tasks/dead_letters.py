@@ -11,7 +11,7 @@ from practicum.common.errors import InvalidArgument, NotFound
 from practicum.executor.core import Executor
 from practicum.executor.store.changes import DeadLetter, Requeue
 from practicum.executor.store.labels import matches
-from practicum.executor.store.sql import StoredTask
+from practicum.executor.store.stored import StoredTask
 from practicum.executor.tasks.backlog import make_rollouts, recovered
 from practicum.v1 import task_pb2
 
