@@ -11,7 +11,7 @@ from support.boxes import stream, submit, trajectories
 from support.executor_door import BROKEN, Stub, swallow, task
 from support.executor_door import executor as executor
 from support.executor_door import stub as stub
-from support.scripted_node import ScriptedNode
+from support.scripted_node import ScriptedNode, trajectory_of
 from support.services import Service
 
 from practicum.v1 import dispatch_pb2, executor_pb2, task_pb2, trajectory_pb2
@@ -62,7 +62,7 @@ def test_a_result_beside_a_last_failure_survives_a_cut_stream(executor: Service,
     node = ScriptedNode(executor.address)
     submit(stub, [task("good"), task("bad", retry=task_pb2.RetryPolicy(max_attempts=1))])
     good, bad = node.assignments(2)
-    body = trajectory_pb2.Trajectory(rollout_id=good.rollout_id, final_answer="42").SerializeToString()
+    body = trajectory_of(good, final_answer="42")
     results = [
         dispatch_pb2.Finished(lease_id=bad.lease_id, rollout_id=bad.rollout_id, infrastructure_error=BROKEN),
         dispatch_pb2.Finished(lease_id=good.lease_id, rollout_id=good.rollout_id, trajectory=body),
@@ -152,7 +152,7 @@ def test_neighbours_with_unknown_fields_and_enum_values_are_answered(executor: S
     assert list(stub.QueryTrajectories(executor_pb2.QueryTrajectoriesRequest(filter=outcome))) == []
     node = ScriptedNode(executor.address)
     (assignment,) = node.assignments(1)
-    body = trajectory_pb2.Trajectory(rollout_id="t/0").SerializeToString() + b"\x60\xe7\x07" + unknown  # outcome: 999
+    body = trajectory_of(assignment) + b"\x60\xe7\x07" + unknown  # outcome: 999
     node.bring(assignment, trajectory=body)
     (found,) = trajectories(stub, 1)
     assert int(found.outcome) == 999

@@ -12,7 +12,7 @@ from support.boxes import door, opening, stream, submit, trajectories
 from support.executor_door import Stub, swallow, task
 from support.executor_door import executor as executor
 from support.executor_door import stub as stub
-from support.scripted_node import ScriptedNode
+from support.scripted_node import ScriptedNode, trajectory_of
 from support.services import Service
 
 from practicum.v1 import dispatch_pb2, executor_pb2, trajectory_pb2
@@ -120,7 +120,7 @@ def test_a_large_trajectory_is_uploaded_and_read_in_parts(executor: Service, stu
     node = ScriptedNode(executor.address)
     submit(stub, [task("t")])
     (assignment,) = node.assignments(1)
-    body = trajectory_pb2.Trajectory(rollout_id="t/0", final_answer="x" * size).SerializeToString()
+    body = trajectory_of(assignment, final_answer="x" * size)
     digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
     half = len(body) // 2
     upload = dispatch_pb2.UploadTrajectoryRequest

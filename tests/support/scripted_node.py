@@ -53,16 +53,8 @@ class ScriptedNode:
 
     def finish(self, assignment: dispatch_pb2.Assignment, answer: str = "", **fields: object) -> None:
         """Brings a trajectory back."""
-        trajectory = trajectory_pb2.Trajectory(
-            rollout_id=assignment.rollout_id,
-            task_id=assignment.task.id,
-            group_id=assignment.group_id,
-            attempt=assignment.attempt,
-            outcome=trajectory_pb2.OUTCOME_FINISHED,
-            final_answer=answer,
-            **fields,  # type: ignore[arg-type]
-        )
-        self.bring(assignment, trajectory=trajectory.SerializeToString())
+        fields = {"outcome": trajectory_pb2.OUTCOME_FINISHED, "final_answer": answer} | fields
+        self.bring(assignment, trajectory=trajectory_of(assignment, **fields))
 
     def bring(self, assignment: dispatch_pb2.Assignment, **result: object) -> None:
         """Brings a result back."""
@@ -103,3 +95,15 @@ class ScriptedNode:
         self._call.cancel()
         self._frames.put(None)
         self.channel.close()
+
+
+def trajectory_of(assignment: dispatch_pb2.Assignment, **fields: object) -> bytes:
+    """A trajectory of an assignment, as it travels."""
+    trajectory = trajectory_pb2.Trajectory(
+        rollout_id=assignment.rollout_id,
+        task_id=assignment.task.id,
+        group_id=assignment.group_id,
+        attempt=assignment.attempt,
+    )
+    trajectory.MergeFrom(trajectory_pb2.Trajectory(**fields))  # type: ignore[arg-type]
+    return trajectory.SerializeToString()

@@ -58,7 +58,9 @@ def test_every_message_that_a_node_brought_can_be_read_in_a_journal(levels: int)
 @pytest.mark.parametrize("levels", DEPTHS)
 def test_a_trajectory_is_deep_when_no_consumer_could_read_it(levels: int) -> None:
     """And then its attempt has failed."""
-    body = trajectory_pb2.Trajectory(rollout_id="t/0").SerializeToString() + nested(levels)
+    body = trajectory_pb2.Trajectory(
+        rollout_id="t/0", task_id="t", group_id="t", attempt=1
+    ).SerializeToString() + nested(levels)
     trajectory = trajectory_pb2.Trajectory.FromString(body)
     events = [executor_pb2.TrajectoryEvent(trajectory=trajectory)]
     frame = executor_pb2.StreamTrajectoriesResponse(events=events).SerializeToString()
@@ -66,10 +68,10 @@ def test_a_trajectory_is_deep_when_no_consumer_could_read_it(levels: int) -> Non
     assert is_deep_trajectory(body) is not readable
     finished = dispatch_pb2.Finished(lease_id="l", rollout_id="t/0", trajectory=body)
     if readable:
-        assert Uploads(lambda _: True).trajectory_of(finished) == (trajectory, body)
+        assert Uploads(lambda _: True).trajectory_of(finished, task_id="t", attempt=1) == (trajectory, body)
     else:
         with pytest.raises(FailedAttempt) as caught:
-            Uploads(lambda _: True).trajectory_of(finished)
+            Uploads(lambda _: True).trajectory_of(finished, task_id="t", attempt=1)
         assert caught.value.error.reason == "TRAJECTORY_MALFORMED"
 
 

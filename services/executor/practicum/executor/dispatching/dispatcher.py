@@ -136,7 +136,8 @@ class Dispatcher:
                 continue
             acked.append(item.lease_id)
             try:
-                trajectory, body = self.uploads.trajectory_of(item)
+                task_id = self._scheduler.rollouts[lease.rollout_id].task_id
+                trajectory, body = self.uploads.trajectory_of(item, task_id=task_id, attempt=lease.attempt)
             except FailedAttempt as failure:
                 self.give_up(filter(None, [self._scheduler.fail(item.lease_id, link.node_id, now)]), failure.error)
                 continue

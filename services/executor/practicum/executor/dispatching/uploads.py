@@ -50,8 +50,11 @@ class Uploads:
         while sum(map(len, self._bodies.values())) > MAX_BYTES_IN_ALL:
             del self._bodies[next(iter(self._bodies))]
 
-    def trajectory_of(self, finished: dispatch_pb2.Finished) -> tuple[trajectory_pb2.Trajectory, bytes]:
-        """The trajectory that a result holds or names, and its bytes. FailedAttempt when there is none."""
+    def trajectory_of(
+        self, finished: dispatch_pb2.Finished, *, task_id: str, attempt: int
+    ) -> tuple[trajectory_pb2.Trajectory, bytes]:
+        """The trajectory that a result of this attempt holds or names, and its bytes. FailedAttempt when there is none,
+        or it is another's."""
         if finished.HasField("infrastructure_error"):
             raise FailedAttempt(finished.infrastructure_error)
         body: bytes | None = finished.trajectory
@@ -65,8 +68,11 @@ class Uploads:
             raise failed("TRAJECTORY_MALFORMED", "the result is not a serialized Trajectory") from error
         if is_deep_trajectory(body):
             raise failed("TRAJECTORY_MALFORMED", f"the trajectory {TOO_DEEP}")
-        if trajectory.rollout_id != finished.rollout_id:
-            raise failed("TRAJECTORY_MALFORMED", f"the trajectory says rollout {trajectory.rollout_id!r}")
+        said = trajectory.rollout_id, trajectory.task_id, trajectory.group_id, trajectory.attempt
+        if said != (meant := (finished.rollout_id, task_id, task_id, attempt)):
+            names = ("rollout_id", "task_id", "group_id", "attempt")
+            other = [name for name, here, there in zip(names, said, meant, strict=True) if here != there]
+            raise failed("TRAJECTORY_MALFORMED", f"the trajectory has another {', '.join(other)} than its assignment")
         if not math.isfinite(trajectory.reward):
             raise failed("TRAJECTORY_MALFORMED", f"the reward is {trajectory.reward}")
         return trajectory, body
