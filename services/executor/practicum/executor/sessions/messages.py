@@ -50,6 +50,7 @@ class Messages:
 
         Of a repeat also the error that it was answered with, if it was.
         """
+        message.DiscardUnknownFields()  # Nested deeply they could be stored, and read by nobody in their frames.
         check_message(message)
         complete(message, traceparent)
         tail = await self._journal.tail(message.session_id)
