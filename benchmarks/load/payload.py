@@ -39,9 +39,15 @@ STEPS = (
 )
 
 
+TASKS = {kind: task_pb2.Task(instruction=INSTRUCTION, agent=task_pb2.AgentSpec(kind=kind)) for kind in (EMPTY, WHOLE)}
+
+
 def task(task_id: str, kind: str = EMPTY) -> task_pb2.Task:
     """One rollout."""
-    return task_pb2.Task(id=task_id, instruction=INSTRUCTION, agent=task_pb2.AgentSpec(kind=kind))
+    made = task_pb2.Task()
+    made.CopyFrom(TASKS[kind])
+    made.id = task_id
+    return made
 
 
 def finished(assignment: dispatch_pb2.Assignment) -> dispatch_pb2.Finished:

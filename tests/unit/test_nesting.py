@@ -9,7 +9,7 @@ from practicum.common.errors import InvalidArgument
 from practicum.executor.dispatching.frames import check_frame
 from practicum.executor.dispatching.uploads import FailedAttempt, Uploads
 from practicum.executor.tasks.nesting import is_deep_task, is_deep_trajectory, padded
-from practicum.executor.tasks.validation import check_tasks
+from practicum.executor.tasks.validation import check_body
 from practicum.v1 import dispatch_pb2, executor_pb2, message_pb2, task_pb2, trajectory_pb2
 
 DEPTHS = range(90, 100)
@@ -38,10 +38,10 @@ def test_a_task_is_deep_when_no_node_could_read_it(levels: int) -> None:
     readable = is_read(lambda: dispatch_pb2.ConnectResponse.FromString(frame))
     assert is_deep_task(task.SerializeToString()) is not readable
     if readable:
-        check_tasks([task])
+        check_body(0, task.SerializeToString())
     else:
         with pytest.raises(InvalidArgument, match="deeply"):
-            check_tasks([task])
+            check_body(0, task.SerializeToString())
 
 
 @pytest.mark.parametrize("levels", DEPTHS)

@@ -57,9 +57,10 @@ class ExecutorService(executor_pb2_grpc.ExecutorServiceServicer):
             )
             rollouts, ids = sum(len(ids) for _, ids in accepted), traced(tracing.current())
             log.info("tasks_accepted", tasks=len(accepted), rollouts=rollouts, request_id=request.request_id, **ids)
-        return executor_pb2.SubmitTasksResponse(
-            tasks=[executor_pb2.SubmittedTask(task_id=task_id, rollout_ids=ids) for task_id, ids in accepted]
-        )
+        response = executor_pb2.SubmitTasksResponse()
+        for task_id, rollout_ids in accepted:
+            response.tasks.add(task_id=task_id, rollout_ids=rollout_ids)
+        return response
 
     async def GetTask(self, request: executor_pb2.GetTaskRequest, context: Context) -> executor_pb2.GetTaskResponse:
         """Tells how a task stands."""

@@ -16,7 +16,7 @@ from practicum.executor.store.rows import TaskRow
 from practicum.executor.store.sql import SqlStore
 from practicum.executor.store.writer import Writer
 from practicum.executor.tasks.backlog import Backlog, OpenTask, cutoff_of, make_rollouts, queue_of, rollout_ids
-from practicum.executor.tasks.validation import MAX_ROLLOUTS, check_tasks
+from practicum.executor.tasks.validation import MAX_ROLLOUTS, check_body, check_tasks
 from practicum.v1 import task_pb2
 
 MAX_BACKLOG = 200_000
@@ -107,8 +107,9 @@ class Intake:
         """Those that memory does not know, and those that it does."""
         new: dict[str, Offered] = {}
         repeats = []
-        for task in tasks:
+        for index, task in enumerate(tasks):
             offer = Offered(task, task.SerializeToString(deterministic=True))
+            check_body(index, offer.body)
             standing = self._backlog.tasks.get(task.id) or new.get(task.id)
             if standing is None:
                 new[task.id] = offer

@@ -19,6 +19,7 @@ MAX_INSTRUCTION_BYTES = 1024 * 1024
 MAX_TASK_BYTES = 4 * 1024 * 1024
 MAX_VIOLATIONS = 20
 YEAR_SECONDS = 366 * 24 * 3600
+NO_OBJECT = "is not the text of a JSON object"
 
 
 def check_tasks(tasks: Sequence[task_pb2.Task], *, max_rollouts: int = MAX_ROLLOUTS) -> None:
@@ -33,6 +34,15 @@ def check_tasks(tasks: Sequence[task_pb2.Task], *, max_rollouts: int = MAX_ROLLO
             break  # The status travels in a header, which has its limit.
     if wrong:
         raise InvalidArgument(wrong)
+
+
+def check_body(index: int, body: bytes) -> None:
+    """Raises InvalidArgument when a serialized task is too large or too deep to travel."""
+    if len(body) > MAX_TASK_BYTES:
+        detail = f"makes the task {len(body)} bytes; all of it may have {MAX_TASK_BYTES}"
+        raise InvalidArgument({f"tasks[{index}].metadata_json": detail})
+    if is_deep_task(body):
+        raise InvalidArgument({f"tasks[{index}].unknown_fields": TOO_DEEP})
 
 
 def check_ids(task_ids: Sequence[str]) -> None:
@@ -55,10 +65,6 @@ def faults(task: task_pb2.Task, max_rollouts: int) -> Iterator[tuple[str, str]]:
         yield "instruction", "is empty; say what the agent is asked to do"
     elif len(task.instruction) > MAX_INSTRUCTION_BYTES // 4 and len(task.instruction.encode()) > MAX_INSTRUCTION_BYTES:
         yield "instruction", f"is longer than {MAX_INSTRUCTION_BYTES} bytes"
-    elif len(body := task.SerializeToString()) > MAX_TASK_BYTES:
-        yield "metadata_json", f"makes the task {len(body)} bytes; all of it may have {MAX_TASK_BYTES}"
-    elif is_deep_task(body):
-        yield "unknown_fields", TOO_DEEP
     if not task.agent.kind:
         yield "agent.kind", "is empty; name an agent that a node runs, such as tool_agent"
     if not 0 <= task.rollouts <= max_rollouts:
@@ -91,12 +97,10 @@ def limit_faults(task: task_pb2.Task) -> Iterator[tuple[str, str]]:
 
 def json_faults(task: task_pb2.Task) -> Iterator[tuple[str, str]]:
     """Settings that have to be the text of a JSON object."""
-    for field, text in (
-        ("agent.config_json", task.agent.config_json),
-        ("environment.parameters_json", task.environment.parameters_json),
-    ):
-        if text and not is_json_object(text):
-            yield field, "is not the text of a JSON object"
+    if (text := task.agent.config_json) and not is_json_object(text):
+        yield "agent.config_json", NO_OBJECT
+    if task.HasField("environment") and (text := task.environment.parameters_json) and not is_json_object(text):
+        yield "environment.parameters_json", NO_OBJECT
 
 
 def is_time(duration: Duration) -> bool:
