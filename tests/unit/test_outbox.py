@@ -64,3 +64,21 @@ def test_a_large_result_is_kept_until_it_is_acked() -> None:
     assert [upload.body for upload in outbox.uploads] == [b"body"]
     outbox.forget("lease")
     assert outbox.uploads == []
+
+
+def test_after_a_broken_stream_a_large_result_follows_its_upload() -> None:
+    """Whether it was there before or came meanwhile; what has no upload waits for none."""
+    outbox = Outbox()
+    for lease_id in ("before", "meanwhile", "small"):
+        outbox.hold(lease_id)
+    for lease_id in ("before", "meanwhile"):
+        outbox.keep(Upload(lease_id, "sha256:00", b"body"))
+    for lease_id in ("before", "small"):
+        outbox.finish(finished(lease_id))
+    outbox.take()
+    outbox.say_again()
+    outbox.finish(finished("meanwhile"))
+    assert [result.lease_id for result in outbox.take().finished] == ["small"]
+    for lease_id in ("before", "meanwhile"):
+        outbox.uploaded(lease_id)
+        assert [result.lease_id for result in outbox.take().finished] == [lease_id]

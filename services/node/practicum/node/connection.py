@@ -74,7 +74,7 @@ class Connection:
     def drain(self) -> None:
         """Says that the node takes nothing new."""
         self._draining = True
-        self._outbox.say_again()
+        self._outbox.wake()
 
     async def run(self) -> None:
         """Connects, and connects again, until it is cancelled."""
@@ -133,18 +133,24 @@ class Connection:
             if first is None:
                 return
             log.info("registered", node_id=self._introduction.node_id)
-            for upload in self._outbox.uploads:
-                await self.upload(upload)
             self._outbox.say_again()
-            speaking = asyncio.create_task(self._speak(call, seconds_of(first.registered.heartbeat_interval)))
+            beat_seconds = seconds_of(first.registered.heartbeat_interval)
+            # Beside each other: leases end while large uploads come again, unless they are renewed.
+            beside = asyncio.gather(self._speak(call, beat_seconds), self._upload_again(), return_exceptions=True)
             try:
                 while (frame := await self._frame(call)) is not None:
                     self._obey(frame)
             finally:
-                speaking.cancel()
-                await asyncio.gather(speaking, return_exceptions=True)
+                beside.cancel()
+                await asyncio.wait([beside])
         finally:
             call.cancel()
+
+    async def _upload_again(self) -> None:
+        """Sends what results name once more; each result follows its upload."""
+        for upload in self._outbox.uploads:
+            await self.upload(upload)
+            self._outbox.uploaded(upload.lease_id)
 
     @staticmethod
     async def _frame(call: Stream) -> dispatch_pb2.ConnectResponse | None:

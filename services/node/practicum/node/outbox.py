@@ -33,6 +33,8 @@ class Outbox:
     _messages: dict[str, list[message_pb2.Message]] = field(default_factory=dict)
     _finished: dict[str, dispatch_pb2.Finished] = field(default_factory=dict)
     _uploads: dict[str, Upload] = field(default_factory=dict)
+    _repeating: set[str] = field(default_factory=set)
+    """Leases whose upload comes again; their results wait for it."""
     _fresh_messages: list[message_pb2.Message] = field(default_factory=list)
     _fresh_finished: list[dispatch_pb2.Finished] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -53,8 +55,9 @@ class Outbox:
         """A result; dropped when its lease is no longer held."""
         if finished.lease_id in self._messages:
             self._finished[finished.lease_id] = finished
-            self._fresh_finished.append(finished)
-            self._wake.set()
+            if finished.lease_id not in self._repeating:
+                self._fresh_finished.append(finished)
+                self._wake.set()
 
     def keep(self, upload: Upload) -> None:
         """Keeps what a result names until it is acked: an executor that is killed has lost it."""
@@ -66,6 +69,13 @@ class Outbox:
         """What results name that are not acked."""
         return list(self._uploads.values())
 
+    def uploaded(self, lease_id: str) -> None:
+        """An upload came again: its result may follow."""
+        self._repeating.discard(lease_id)
+        if (finished := self._finished.get(lease_id)) is not None:
+            self._fresh_finished.append(finished)
+            self._wake.set()
+
     def owes(self, lease_id: str) -> bool:
         """Whether a lease is held and has no result."""
         return lease_id in self._messages and lease_id not in self._finished
@@ -75,6 +85,7 @@ class Outbox:
         self._messages.pop(lease_id, None)
         self._finished.pop(lease_id, None)
         self._uploads.pop(lease_id, None)
+        self._repeating.discard(lease_id)
         self._empty.set()
 
     def held(self) -> list[str]:
@@ -82,9 +93,14 @@ class Outbox:
         return list(self._messages)
 
     def say_again(self) -> None:
-        """The stream broke: what was said may not have arrived."""
+        """The stream broke: what was said may not have arrived, and what was uploaded may be lost."""
+        self._repeating = set(self._uploads)
         self._fresh_messages = [message for told in self._messages.values() for message in told]
-        self._fresh_finished = list(self._finished.values())
+        self._fresh_finished = [told for told in self._finished.values() if told.lease_id not in self._repeating]
+        self._wake.set()
+
+    def wake(self) -> None:
+        """There is something to say that isn't kept here."""
         self._wake.set()
 
     async def wait(self, timeout: float) -> None:

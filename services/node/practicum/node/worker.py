@@ -124,8 +124,8 @@ class Worker:
             return
         upload = Upload(finished.lease_id, f"sha256:{hashlib.sha256(body).hexdigest()}", body)
         finished.trajectory_digest = upload.digest
+        self.outbox.keep(upload)  # First: the stream may break after the upload, and then it comes again.
         await self.connection.upload(upload)
-        self.outbox.keep(upload)
 
 
 class NodeStopped(Exception):
