@@ -77,9 +77,10 @@ class DispatchServiceServicer:
 
     def UploadTrajectory(self, request_iterator, context):
         """Uploads a trajectory that is too large to travel inline (over 256 KiB), so that it blocks no lease
-        renewal. Send it before the `finished` that names its digest.
+        renewal. Send it before the `finished` that names its digest. A lease has one upload: the last.
         INVALID_ARGUMENT     reason DIGEST_MISMATCH: the bytes do not have the stated digest; TRAJECTORY_TOO_LARGE: over 256 MiB.
         FAILED_PRECONDITION  reason LEASE_LOST: the lease is no longer anybody's.
+        RESOURCE_EXHAUSTED   reason UPLOADS_FULL: too much is being uploaded by all nodes; try again after RetryInfo.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

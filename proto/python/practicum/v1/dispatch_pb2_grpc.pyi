@@ -55,9 +55,10 @@ class DispatchServiceStub:
     """
     UploadTrajectory: _grpc.StreamUnaryMultiCallable[_dispatch_pb2.UploadTrajectoryRequest, _dispatch_pb2.UploadTrajectoryResponse]
     """Uploads a trajectory that is too large to travel inline (over 256 KiB), so that it blocks no lease
-    renewal. Send it before the `finished` that names its digest.
+    renewal. Send it before the `finished` that names its digest. A lease has one upload: the last.
       INVALID_ARGUMENT     reason DIGEST_MISMATCH: the bytes do not have the stated digest; TRAJECTORY_TOO_LARGE: over 256 MiB.
       FAILED_PRECONDITION  reason LEASE_LOST: the lease is no longer anybody's.
+      RESOURCE_EXHAUSTED   reason UPLOADS_FULL: too much is being uploaded by all nodes; try again after RetryInfo.
     """
 
 @_typing.type_check_only
@@ -87,9 +88,10 @@ class DispatchServiceAsyncStub(DispatchServiceStub):
     """
     UploadTrajectory: _aio.StreamUnaryMultiCallable[_dispatch_pb2.UploadTrajectoryRequest, _dispatch_pb2.UploadTrajectoryResponse]  # type: ignore[assignment]
     """Uploads a trajectory that is too large to travel inline (over 256 KiB), so that it blocks no lease
-    renewal. Send it before the `finished` that names its digest.
+    renewal. Send it before the `finished` that names its digest. A lease has one upload: the last.
       INVALID_ARGUMENT     reason DIGEST_MISMATCH: the bytes do not have the stated digest; TRAJECTORY_TOO_LARGE: over 256 MiB.
       FAILED_PRECONDITION  reason LEASE_LOST: the lease is no longer anybody's.
+      RESOURCE_EXHAUSTED   reason UPLOADS_FULL: too much is being uploaded by all nodes; try again after RetryInfo.
     """
 
 class DispatchServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -128,9 +130,10 @@ class DispatchServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_dispatch_pb2.UploadTrajectoryResponse, _abc.Awaitable[_dispatch_pb2.UploadTrajectoryResponse]]:
         """Uploads a trajectory that is too large to travel inline (over 256 KiB), so that it blocks no lease
-        renewal. Send it before the `finished` that names its digest.
+        renewal. Send it before the `finished` that names its digest. A lease has one upload: the last.
           INVALID_ARGUMENT     reason DIGEST_MISMATCH: the bytes do not have the stated digest; TRAJECTORY_TOO_LARGE: over 256 MiB.
           FAILED_PRECONDITION  reason LEASE_LOST: the lease is no longer anybody's.
+          RESOURCE_EXHAUSTED   reason UPLOADS_FULL: too much is being uploaded by all nodes; try again after RetryInfo.
         """
 
 def add_DispatchServiceServicer_to_server(servicer: DispatchServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
