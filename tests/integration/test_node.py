@@ -38,7 +38,7 @@ def executor(services: Services) -> Service:
 
 @pytest.fixture
 def node(services: Services, executor: Service, gateway: Service) -> Service:
-    return services.node("node", executor, gateway, "--drain-seconds", "0.2", *AGENTS)
+    return services.node("node", executor, gateway, *AGENTS)
 
 
 @pytest.fixture

@@ -129,9 +129,9 @@ class Services:
         return self.start("executor", "--database", str(database), "--lease-seconds", "3", *flags)
 
     def node(self, node_id: str, executor: Service, gateway: Service | None, *flags: str) -> Service:
-        """A node."""
+        """A node that isn't held up at its end by rollouts which wait for somebody."""
         doors = ["--executor", executor.address, *(["--gateway", gateway.address] if gateway else [])]
-        return self.start("node", "--node-id", node_id, *doors, *flags)
+        return self.start("node", "--node-id", node_id, "--drain-seconds", "0.2", *doors, *flags)
 
 
 @contextmanager

@@ -136,13 +136,14 @@ class Connection:
             self._outbox.say_again()
             beat_seconds = seconds_of(first.registered.heartbeat_interval)
             # Beside each other: leases end while large uploads come again, unless they are renewed.
-            beside = asyncio.gather(self._speak(call, beat_seconds), self._upload_again(), return_exceptions=True)
+            beside = [asyncio.create_task(work) for work in (self._speak(call, beat_seconds), self._upload_again())]
             try:
                 while (frame := await self._frame(call)) is not None:
                     self._obey(frame)
             finally:
-                beside.cancel()
-                await asyncio.wait([beside])
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
         finally:
             call.cancel()
 
