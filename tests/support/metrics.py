@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import time
 import urllib.error
 import urllib.request
@@ -45,7 +46,7 @@ def scrape_until(address: str, condition: Callable[[Samples], bool], seconds: fl
     deadline = time.monotonic() + seconds
     while True:
         samples = Samples("")
-        with suppress(urllib.error.URLError):
+        with suppress(OSError, http.client.HTTPException):
             samples = scrape(address)
         if condition(samples):
             return samples
