@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
