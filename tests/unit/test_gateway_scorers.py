@@ -17,65 +17,6 @@ def tagged(answer: str) -> str:
     return f"I think <answer>{answer}</answer> is right."
 
 
-# As published: answer, ground truth, reward. The strict form agrees on all of these.
-GOLDEN = [
-    ("17", "17", 1),
-    ("17.0", "17", 1),
-    ("$17", "17", 1),
-    ("17%", "17", 1),
-    ("$1,234.50", "1234.5", 1),
-    (" 17\n", "17", 1),
-    ("1e3", "1000", 1),
-    ("18", "17", 0),
-    ("seventeen", "17", 0),
-    ("17 apples", "17", 0),
-    ("", "17", 0),
-    ("-0.5", "-.5", 1),
-    ("Paris", "paris", 1),
-    ("P a r i s!", "paris", 1),
-    ("St. Petersburg", "St Petersburg", 1),
-    ("London", "Paris", 0),
-    ("", "Paris", 0),
-    ("a, b, c", "a,b,c", 1),
-    ("a; b, c", "a,b;c", 1),
-    ("A,B", "a,b", 1),
-    ("b, a", "a,b", 0),
-    ("a, b", "a,b,c", 0),
-    ("a,b,", "a,b", 0),
-    ("it's, b", "its, b", 0),  # Punctuation counts within a list,
-    ("it's", "its", 1),  # and doesn't outside.
-    ("1, $2, 3%", "1,2,3", 1),
-    ("1, x", "1, 2", 0),
-    ("apples, 2.0", "apples, 2", 1),
-    ("ten, 2", "10, 2", 0),
-]
-
-
-@pytest.mark.parametrize(("answer", "truth", "reward"), GOLDEN)
-def test_gaia_scores_as_published(answer: str, truth: str, reward: int) -> None:
-    """Numbers, lists, strings; both forms."""
-    assert gaia_published(tagged(answer), truth).reward == reward
-    assert gaia(tagged(answer), truth).reward == reward
-
-
-@pytest.mark.parametrize(
-    ("answer", "truth", "published", "strict"),
-    [
-        (tagged("whatever"), "inf", 1, 0),  # What can't be parsed is infinity there.
-        (tagged("inf"), "inf", 1, 1),
-        (tagged("infinity"), "inf", 1, 0),
-        (tagged("nan"), "nan", 0, 1),  # No number equals not-a-number; as words they are the same.
-        (tagged("1000.0"), "1_000", 1, 0),  # Python's own way to write numbers.
-        ("<answer>17</answer> or <answer>18</answer>", "17", 1, 0),
-        ("<answer>18</answer> or <answer>17</answer>", "17", 0, 0),
-        ("<answer>17</answer>, so <answer> 17 </answer>", "17", 1, 1),
-    ],
-)
-def test_the_strict_form_closes_the_published_gaps(answer: str, truth: str, published: int, strict: int) -> None:
-    """They can be gamed, and so would be learned."""
-    assert (gaia_published(answer, truth).reward, gaia(answer, truth).reward) == (published, strict)
-
-
 @pytest.mark.parametrize("scorer", [gaia, gaia_published])
 def test_without_a_tag_there_is_no_reward(scorer: type) -> None:
     """Even for the right answer."""
