@@ -128,6 +128,26 @@ async def test_a_cancel_waits_for_dead_letters_on_their_way_back(store: SqlStore
     assert not executor.scheduler.rollouts and open_tasks(store) == set()
 
 
+async def test_a_requeue_that_its_caller_left_is_not_made_twice(store: SqlStore, gate: Gate) -> None:
+    """The next waits for it, and finds nothing any more."""
+    executor = Executor(store)
+    letters = DeadLetters(executor)
+    async with executor.running():
+        await executor.submit([task("a")])
+        for lease in give(executor, 2):
+            die(executor, lease)
+        await executor.writer.gather().done()
+        gate.shut()
+        left = asyncio.create_task(letters.requeue(["a"], {}))
+        await asyncio.to_thread(gate.reached.wait, 10)
+        left.cancel()
+        again = asyncio.create_task(letters.requeue(["a"], {}))
+        await asyncio.sleep(0.05)
+        gate.open()
+        assert await again == 0
+        assert set(executor.scheduler.rollouts) == {"a/0", "a/1"}
+
+
 async def test_with_a_full_backlog_repeats_wait_for_the_disk_and_conflicts_are_refused(
     store: SqlStore, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

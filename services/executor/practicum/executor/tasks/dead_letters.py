@@ -31,10 +31,13 @@ class DeadLetters:
         """Puts the dead rollouts of these tasks, and of those with all these labels, back. Returns how many."""
         if not task_ids and not labels:
             raise InvalidArgument({"task_ids": "is empty, and so are labels; say which tasks"})
+        # Shielded, the turn as well: a caller that gives up half-way must neither leave rollouts on disk that nobody
+        # schedules, nor let the next find the same letters.
+        return await asyncio.shield(self._in_turn(task_ids, labels))
+
+    async def _in_turn(self, task_ids: Sequence[str], labels: Mapping[str, str]) -> int:
         async with self._one_at_a_time:
-            found = await self._find(task_ids, labels)
-            # Shielded: a caller that gives up half-way must not leave rollouts on disk that nobody schedules.
-            return await asyncio.shield(self._put_back(found))
+            return await self._put_back(await self._find(task_ids, labels))
 
     async def _find(self, task_ids: Sequence[str], labels: Mapping[str, str]) -> list[StoredTask]:
         store = self._executor.store
