@@ -11,7 +11,7 @@ from support.boxes import door, submit
 from support.executor_door import Stub
 from support.executor_door import executor as executor
 from support.reader import subscribed
-from support.saying import MEBIBYTE, PAYLOADS, TRACEPARENT, journal, refused, send, task, texts, told
+from support.saying import MEBIBYTE, PAYLOADS, TRACEPARENT, journal, refused, send, task, texts, told, whole_message
 from support.saying import stub as stub
 from support.scripted_node import ScriptedNode
 from support.services import Service, services_in
@@ -32,20 +32,7 @@ def test_every_field_of_a_message_arrives(executor: Service, stub: Stub, payload
     """At a subscriber, in the journal and on the node: all that was said, and its place."""
     node = ScriptedNode(executor.address)
     node.assignments(1)
-    said = message_pb2.Message(
-        id="9b2f4a70-3f5b-4a6e-8a0e-5a5a5a5a5a5a",
-        session_id="t/0",
-        sender="planner",
-        receiver="agent",
-        caller="user",
-        category="handoff",
-        topic="boxes",
-        priority=-5,
-        headers={"a": "1", "b": "é"},
-        timestamp=Timestamp(seconds=1_700_000_000, nanos=123_456_789),
-        traceparent=TRACEPARENT,
-        **payload,  # type: ignore[arg-type]
-    )
+    said = whole_message("t/0", payload)
     with subscribed(stub, receiver="agent") as by_name, subscribed(stub, topics=["boxes"]) as by_topic:
         answer = stub.SendMessage(executor_pb2.SendMessageRequest(message=said), timeout=20)
         assert not answer.HasField("error")

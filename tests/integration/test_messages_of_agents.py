@@ -6,12 +6,11 @@ import json
 
 import pytest
 from google.protobuf import json_format
-from google.protobuf.timestamp_pb2 import Timestamp
 from support.boxes import submit, trajectories
 from support.executor_door import Stub
 from support.executor_door import executor as executor
 from support.reader import subscribed
-from support.saying import PAYLOADS, TRACEPARENT, send, texts
+from support.saying import PAYLOADS, send, texts, whole_message
 from support.saying import stub as stub
 from support.services import Service, Services
 
@@ -32,20 +31,7 @@ def test_every_field_of_a_message_reaches_the_agents_inbox(
     services: Services, executor: Service, stub: Stub, payload: dict[str, object]
 ) -> None:
     """And what the agent says reaches the subscriber."""
-    said = message_pb2.Message(
-        id="9b2f4a70-3f5b-4a6e-8a0e-5a5a5a5a5a5a",
-        session_id="a/0",
-        sender="planner",
-        receiver="agent",
-        caller="user",
-        category="handoff",
-        topic="boxes",
-        priority=-5,
-        headers={"a": "1", "b": "é"},
-        timestamp=Timestamp(seconds=1_700_000_000, nanos=123_456_789),
-        traceparent=TRACEPARENT,
-        **payload,  # type: ignore[arg-type]
-    )
+    said = whole_message("a/0", payload)
     play(stub, services, executor, "parrot")
     with subscribed(stub, "a/0", receiver="planner") as reader:
         said.sequence = stub.SendMessage(executor_pb2.SendMessageRequest(message=said), timeout=20).sequence

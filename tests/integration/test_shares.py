@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import grpc
 import pytest
-from support.boxes import door
+from support.executor_door import Stub
+from support.executor_door import executor as executor
+from support.executor_door import stub as stub
 from support.scripted_node import ScriptedNode
-from support.services import Service, Services
+from support.services import Service
 
-from practicum.v1 import executor_pb2, executor_pb2_grpc, task_pb2
+from practicum.v1 import executor_pb2, task_pb2
 
 pytestmark = pytest.mark.processes
-Stub = executor_pb2_grpc.ExecutorServiceStub
 FAST_SECONDS = 0.1
 SLOWER = 5
-
-
-@pytest.fixture
-def executor(services: Services) -> Service:
-    return services.executor()
-
-
-@pytest.fixture
-def stub(executor: Service) -> Iterator[Stub]:
-    with door(executor.address) as stub:
-        yield stub
 
 
 def work(address: str, node_id: str, seconds: float) -> ScriptedNode:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from support.boxes import door, submit
@@ -32,6 +33,24 @@ def stub(executor: Service) -> Iterator[Stub]:
     with door(executor.address) as stub:
         submit(stub, [task()])
         yield stub
+
+
+def whole_message(session_id: str, payload: dict[str, object]) -> message_pb2.Message:
+    """One with every field."""
+    return message_pb2.Message(
+        id="9b2f4a70-3f5b-4a6e-8a0e-5a5a5a5a5a5a",
+        session_id=session_id,
+        sender="planner",
+        receiver="agent",
+        caller="user",
+        category="handoff",
+        topic="boxes",
+        priority=-5,
+        headers={"a": "1", "b": "é"},
+        timestamp=Timestamp(seconds=1_700_000_000, nanos=123_456_789),
+        traceparent=TRACEPARENT,
+        **payload,  # type: ignore[arg-type]
+    )
 
 
 def task(attempts: int = 3, **fields: object) -> task_pb2.Task:
