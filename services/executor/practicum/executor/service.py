@@ -21,11 +21,12 @@ from practicum.executor.delivery.filters import Wanted, filter_faults, label_fau
 from practicum.executor.delivery.trajectories import frames, pieces, put_all
 from practicum.executor.dispatching.dispatcher import Dispatcher
 from practicum.executor.observing.events import traced
-from practicum.executor.observing.listing import LAST_NUMBER, list_tasks
+from practicum.executor.observing.listing import list_tasks
 from practicum.executor.observing.tracing import traceparent_of
 from practicum.executor.observing.views import node_info, queue_stats, task_status
 from practicum.executor.sessions.journal import MAX_SEQUENCE
 from practicum.executor.store.cursors import end_of
+from practicum.executor.store.stored import LAST_NUMBER
 from practicum.executor.tasks.dead_letters import DeadLetters
 from practicum.executor.tasks.validation import MAX_TASKS, TASK_ID, check_ids
 from practicum.v1 import executor_pb2, executor_pb2_grpc

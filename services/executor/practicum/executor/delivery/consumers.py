@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 
 import structlog
 
-from practicum.common.errors import Aborted, FailedPrecondition, InvalidArgument, PracticumError, Unavailable
+from practicum.common.errors import Aborted, FailedPrecondition, InvalidArgument, PracticumError
 from practicum.executor.bell import Bell
 from practicum.executor.core import Executor
 from practicum.executor.delivery.filters import Wanted, filter_faults
 from practicum.executor.delivery.trajectories import Event, events_of, frames, put_all
+from practicum.executor.names import NAME
+from practicum.executor.stopping import stopping
 from practicum.executor.store.changes import Consumer, ForgetConsumer, OpenConsumer
 from practicum.executor.store.cursors import end_of, number_of
 from practicum.executor.store.results import Result
@@ -23,8 +24,6 @@ log = structlog.get_logger(__name__)
 
 DEFAULT_CREDITS = 64
 PAGE = 256
-# Visible characters and blanks: names are shown to people, and PostgreSQL refuses a NUL.
-NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 
 
 class ConsumerStream:
@@ -215,8 +214,3 @@ class Consumers:
         self._stopping = True
         for stream in self._streams.values():
             stream.end(stopping())
-
-
-def stopping() -> Unavailable:
-    """Tells a client to come back."""
-    return Unavailable("the executor stops", reason="DRAINING", retry_after_seconds=1.0)

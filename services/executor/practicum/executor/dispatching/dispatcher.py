@@ -11,7 +11,6 @@ import structlog
 
 from practicum.common.errors import FailedPrecondition, NotFound, Unavailable
 from practicum.executor.core import Executor
-from practicum.executor.delivery.consumers import stopping
 from practicum.executor.dispatching.assignments import Assignments
 from practicum.executor.dispatching.frames import check_register
 from practicum.executor.dispatching.link import NodeLink
@@ -20,6 +19,7 @@ from practicum.executor.observing.events import ids_of
 from practicum.executor.scheduling.nodes import Node
 from practicum.executor.scheduling.scheduler import Rollout, State
 from practicum.executor.sessions.messages import Messages
+from practicum.executor.stopping import stopping
 from practicum.executor.tasks.outcomes import Ended
 from practicum.v1 import dispatch_pb2, message_pb2, trajectory_pb2
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from practicum.common.errors import InvalidArgument
+from practicum.executor.names import NAME
 from practicum.v1 import dispatch_pb2
 
-# Without control characters: ids are logged and shown, and PostgreSQL refuses a NUL.
-NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 MAX_SLOTS = 65_536
 MAX_KINDS = 1_000
 

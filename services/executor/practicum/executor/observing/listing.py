@@ -11,14 +11,13 @@ from practicum.common.errors import InvalidArgument
 from practicum.executor.core import Executor
 from practicum.executor.observing.views import ENDED, task_status
 from practicum.executor.store.labels import matches
-from practicum.executor.store.stored import StoredTask
+from practicum.executor.store.stored import LAST_NUMBER, StoredTask
 from practicum.v1 import executor_pb2
 
 MAX_PAGE_SIZE = 1_000
 DEFAULT_PAGE_SIZE = 100
 # Of a page with several tasks. gRPC's clients take messages of 4 MB, unless they are told otherwise.
 MAX_PAGE_BYTES = 2 * 1024 * 1024
-LAST_NUMBER = 2**62
 OPEN_STATES = {executor_pb2.ROLLOUT_STATE_QUEUED, executor_pb2.ROLLOUT_STATE_RUNNING}
 
 States = Collection[executor_pb2.RolloutState.ValueType]

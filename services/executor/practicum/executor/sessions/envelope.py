@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterator
 
 from practicum.common.errors import InvalidArgument
+from practicum.executor.names import NAME
 from practicum.v1 import executor_pb2, message_pb2
 
-# Without control characters: names are shown to people, and PostgreSQL refuses a NUL.
-NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 MAX_MESSAGE_BYTES = 1024 * 1024
 MAX_TOPICS = 1_000
 # The years 1 to 9999, which is what a Timestamp may hold.

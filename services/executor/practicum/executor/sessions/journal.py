@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from practicum.common.errors import PracticumError
 from practicum.executor.bell import Bells
+from practicum.executor.names import NAME
 from practicum.executor.sessions.envelope import answers
 from practicum.executor.sessions.inbox import frames_of
 from practicum.executor.store.rows import JournalRow
@@ -19,8 +19,6 @@ from practicum.v1 import message_pb2
 
 PAGE = 256
 MAX_SEQUENCE = 2**31 - 1
-# Messages that nodes send with other ids are dropped: nobody could tell their repeats apart.
-MESSAGE_ID = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 
 
 @dataclass(slots=True)
@@ -204,8 +202,9 @@ class Journal:
 
 
 def place(tail: Tail, message: message_pb2.Message) -> tuple[message_pb2.Message, JournalRow] | None:
-    """Gives a Message its place at a journal's end; None when it is there already."""
-    if message.id in tail.places or not MESSAGE_ID.fullmatch(message.id):
+    """Gives a Message its place at a journal's end; None when it is there already, or has an id that can't tell it
+    from others."""
+    if message.id in tail.places or not NAME.fullmatch(message.id):
         return None
     tail.sequence += 1
     tail.places[message.id] = message.sequence = tail.sequence

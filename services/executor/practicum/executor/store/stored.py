@@ -11,6 +11,8 @@ from sqlalchemy.engine import Row
 from practicum.executor.store.labels import labels_of
 from practicum.executor.store.results import Result
 
+LAST_NUMBER = 2**62
+"""Above that of every task and result."""
 # What else is asked for is never looked for: PostgreSQL refuses text with a NUL.
 ROLLOUT_ID = re.compile(r"([A-Za-z0-9._:-]{1,128})/(0|[1-9][0-9]{0,5})")
 

@@ -11,13 +11,12 @@ from practicum.common.errors import InvalidArgument, NotFound
 from practicum.executor.core import Executor
 from practicum.executor.store.changes import DeadLetter, Requeue
 from practicum.executor.store.labels import matches
-from practicum.executor.store.stored import StoredTask
+from practicum.executor.store.stored import LAST_NUMBER, StoredTask
 from practicum.executor.tasks.backlog import make_rollouts, recovered
 from practicum.v1 import task_pb2
 
 PAGE = 1_000
 AT_ONCE = 5_000
-LAST_NUMBER = 2**62
 
 
 class DeadLetters:
